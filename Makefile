@@ -1,0 +1,70 @@
+# make tune    set up (system packages, .venv, native parts), then tune RocksDB
+# make test    set up, then everything that a change must pass
+# make check   the part of it that takes less than a minute, for every save
+# make bench   the figures that CONTRIBUTING.md names
+# make proof   the tables over all seeds; takes long, goes on where it stopped
+# make clean   removes what make made
+
+PYTHON ?= python3
+TUNE ?= rocksdb
+BIN := .venv/bin
+STAMPS := .venv/stamps
+NATIVE := $(wildcard CMakeLists.txt */CMakeLists.txt */*/CMakeLists.txt */*/*/CMakeLists.txt \
+	*/*.h */*/*.[ch] */*/*.cc */*/*/*.[ch] */*/*/*.cc)
+NATIVE := $(filter-out build/% .venv/%,$(NATIVE))
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export CMAKE_BUILD_PARALLEL_LEVEL ?= 2
+
+.PHONY: tune test check lint bench proof clean setup
+
+tune: $(STAMPS)/duratune
+	@exec $(BIN)/duratune tune $(TUNE)
+
+setup: $(STAMPS)/duratune
+
+# A stamp is newer than everything it was made from, so a second make spends only the comparison.
+$(STAMPS)/system: system-packages.txt .ci/system-packages
+	@sh .ci/system-packages
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "duratune: $(PYTHON) is older than 3.11; name a newer one: make PYTHON=python3.12" >&2; exit 3; }
+	@echo "duratune: creating .venv with the Python packages of pyproject.toml" >&2
+	@[ -x $(BIN)/python ] || $(PYTHON) -m venv .venv
+	@mkdir -p $(STAMPS) && touch $@
+
+# scikit-build-core sits in the environment itself, so that a rebuild is incremental and needs no network.
+$(STAMPS)/backend: $(STAMPS)/system
+	@$(BIN)/pip install -q "scikit-build-core>=0.11"
+	@touch $@
+
+$(STAMPS)/duratune: $(STAMPS)/backend pyproject.toml $(NATIVE)
+	@echo "duratune: building the native parts and installing duratune into .venv" >&2
+	@$(BIN)/pip install -q --no-build-isolation -e .
+	@$(BIN)/python -m knobs.native
+	@touch $@
+
+$(STAMPS)/test: $(STAMPS)/duratune
+	@echo "duratune: installing the test packages into .venv" >&2
+	@$(BIN)/pip install -q --no-build-isolation -e '.[test]'
+	@touch $@
+
+lint: $(STAMPS)/test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+check: lint
+	$(BIN)/python -m pytest -q -m "not slow and not bench and not proof"
+
+test: lint
+	$(BIN)/python -m pytest -m "not bench and not proof"
+
+bench: $(STAMPS)/test
+	$(BIN)/python -m pytest -q -m bench -s tests
+
+proof: $(STAMPS)/test
+	$(BIN)/python -m pytest -q -m proof -s tests
+
+clean:
+	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

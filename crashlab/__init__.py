@@ -1,0 +1,1 @@
+"""How to record, crash, rebuild, recover and judge."""

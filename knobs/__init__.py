@@ -1,0 +1,1 @@
+"""What may be set: typed knobs with units, ranges, defaults, versions, durability meaning and sources."""

@@ -1,0 +1,47 @@
+"""What every test shares: one seed for everything random, printed and repeatable."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SEED_HELP = "seed of everything random in the tests; default: a new one, printed at the top"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--seed", type=int, default=None, help=SEED_HELP)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.option.seed is None:
+        config.option.seed = random.SystemRandom().randrange(2**32)
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return f"seed: {config.option.seed} (repeat with --seed {config.option.seed})"
+
+
+@pytest.fixture(scope="session")
+def seed(request: pytest.FixtureRequest) -> int:
+    """The run's seed; a test that draws anything derives its generator from it."""
+    value: int = request.config.option.seed
+    return value
+
+
+@pytest.fixture
+def rng(request: pytest.FixtureRequest, seed: int) -> random.Random:
+    """A generator of this test's own, from the run's seed and the test's name."""
+    return random.Random(f"{seed} {request.node.nodeid}")
+
+
+@pytest.fixture(autouse=True)
+def state_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A state folder of the test's own: no test reads or sweeps what the user's runs left."""
+    folder = tmp_path_factory.mktemp("state")
+    monkeypatch.setenv("XDG_STATE_HOME", str(folder))
+    yield folder
+    assert os.environ["XDG_STATE_HOME"] == str(folder)

@@ -1,0 +1,149 @@
+"""The command line: finds the command, runs it, and turns what went wrong into an exit code.
+
+Exit codes: 0 held; 1 broken; 2 usage or invalid input; 3 this machine lacks something; 4 unknown;
+70 internal error; 130 SIGINT; 143 SIGTERM. No exception ends with 1, so 1 always means BROKEN.
+
+A command's module is imported only when the command is called. It has a function ``command`` whose
+typer parameters are the options; it parses, calls, prints and returns an exit code (None means 0).
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import FrameType
+
+from knobs.errors import DuratuneError, InvalidInput
+from tuner import failure
+
+
+@dataclass(frozen=True)
+class CommandEntry:
+    """One command: the module that holds it, and its line in the overview."""
+
+    module: str
+    summary: str
+
+
+COMMANDS = {
+    "tune": CommandEntry(
+        "tuner.commands.tune", "search for the fastest configuration that holds the contract"
+    ),
+    "crash": CommandEntry("tuner.commands.crash", "crash-validate one configuration"),
+    "bench": CommandEntry("tuner.commands.bench", "measure one configuration, or two side by side"),
+    "knobs": CommandEntry("tuner.commands.knobs", "what may be set, what it does and what it risks"),
+    "doctor": CommandEntry("tuner.commands.doctor", "what this machine can do and what it lacks"),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command line and return its exit code; ``arguments`` defaults to the process's own."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    as_json = "--json" in words[: words.index("--")] if "--" in words else "--json" in words
+    _install_signal_handlers()
+    try:
+        return _dispatch(words)
+    except DuratuneError as error:
+        return failure.report(error, as_json=as_json)
+    except KeyboardInterrupt:
+        return failure.report_signal(signal.SIGINT, as_json=as_json)
+    except Terminated as ended:
+        return failure.report_signal(ended.signal, as_json=as_json)
+    except BrokenPipeError:
+        return _reader_gone()
+    except Exception as error:  # The boundary: whatever gets here is a defect of duratune, exit code 70.
+        return failure.report_internal(error, as_json=as_json)
+
+
+class Terminated(BaseException):
+    """Raised in the main thread by SIGTERM and SIGHUP, so that every clean-up runs on the way out."""
+
+    def __init__(self, number: signal.Signals) -> None:
+        super().__init__(number.name)
+        self.signal = number
+
+
+def _install_signal_handlers() -> None:
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        # nohup sets SIGHUP to be ignored, and that stays.
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, _terminate)
+
+
+def _terminate(number: int, _frame: FrameType | None) -> None:
+    # A second signal would cut the clean-up short; whoever cannot wait has SIGKILL: the next start sweeps.
+    signal.signal(number, signal.SIG_IGN)
+    raise Terminated(signal.Signals(number))
+
+
+def _dispatch(words: list[str]) -> int:
+    if words[:1] == ["--version"]:
+        print(_version_line())
+        return 0
+    if not words or words[0] in ("--help", "-h", "help"):
+        print(_overview())
+        return 0 if words else InvalidInput.exit_code
+    name = words[0]
+    if name not in COMMANDS:
+        raise _unknown(name)
+    return _run(name, importlib.import_module(COMMANDS[name].module).command, words[1:])
+
+
+def _run(name: str, function: Callable[..., int | None], words: list[str]) -> int:
+    import typer
+    from typer.main import get_command
+
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    app.command(name, help=function.__doc__ or COMMANDS[name].summary)(function)
+    command = get_command(app)
+    try:
+        # Not command.main(): that turns a closed pipe into exit code 1.
+        with command.make_context(f"duratune {name}", words) as context:
+            return int(command.invoke(context) or 0)
+    except typer.Exit as ended:
+        return ended.exit_code
+    except typer.Abort:
+        raise KeyboardInterrupt from None
+    except typer.TyperException as error:
+        raise InvalidInput(
+            error.format_message().rstrip("."), where=f"duratune {name}", hint=f"see duratune {name} --help"
+        ) from None
+
+
+def _unknown(name: str) -> InvalidInput:
+    kind = "option" if name.startswith("-") else "command"
+    near = difflib.get_close_matches(name, [*COMMANDS, "--version", "--help"], n=3)
+    hint = f"did you mean {', '.join(near)}?" if near else "see duratune --help"
+    return InvalidInput(f"no such {kind}: '{name}'", where="duratune", hint=hint)
+
+
+def _version_line() -> str:
+    from engines.provenance import commit, version
+
+    revision = commit()
+    return f"duratune {version()}" + (f" (commit {revision})" if revision else "")
+
+
+def _overview() -> str:
+    width = max(map(len, COMMANDS)) + 2
+    lines = [f"  {name:<{width}}{entry.summary}" for name, entry in COMMANDS.items()]
+    return "\n".join(
+        [
+            "usage: duratune COMMAND [OPTIONS]",
+            "",
+            *lines,
+            "",
+            "duratune COMMAND --help tells the options; duratune --version the version.",
+        ]
+    )
+
+
+def _reader_gone() -> int:
+    # Python flushes stdout at exit and would complain on a pipe that nobody reads any more.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 128 + signal.SIGPIPE
