@@ -3,12 +3,42 @@
 from __future__ import annotations
 
 import importlib.metadata
+import shlex
 import subprocess
+import sys
+from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import knobs
+from engines import host
 
 GIT_TIMEOUT_S = 5.0
+
+
+def provenance(data_folder: Path, *, seed: int | None) -> dict[str, Any]:
+    """The part of a result's ``provenance`` that does not depend on engine or workload, as JSON values.
+
+    ``data_folder`` is where the engine's files lie; the time is now, so call it when the work starts.
+    Memory is in bytes. Raises OSError if the file system cannot be asked.
+    """
+    machine = host.describe()
+    disk = host.file_system(data_folder)
+    return {
+        "duratune": {"version": version(), "commit": commit()},
+        "command": shlex.join(["duratune", *sys.argv[1:]]),
+        "seed": seed,
+        "started_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "kernel": machine.kernel,
+        "architecture": machine.architecture,
+        "file_system": disk.type,
+        "mount_options": disk.options,
+        "device": disk.device,
+        "cpu": {"model": machine.cpu_model, "count": machine.cpus},
+        "memory_bytes": machine.memory_bytes,
+        "limits": {**asdict(machine.limits), "open_files": machine.open_files_max},
+    }
 
 
 def version() -> str:

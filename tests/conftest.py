@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import random
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -39,9 +37,8 @@ def rng(request: pytest.FixtureRequest, seed: int) -> random.Random:
 
 
 @pytest.fixture(autouse=True)
-def state_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def state_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A state folder of the test's own: no test reads or sweeps what the user's runs left."""
     folder = tmp_path_factory.mktemp("state")
     monkeypatch.setenv("XDG_STATE_HOME", str(folder))
-    yield folder
-    assert os.environ["XDG_STATE_HOME"] == str(folder)
+    return folder

@@ -1,0 +1,302 @@
+"""A child process that cannot outlive duratune, whose output is awaited with a deadline.
+
+Each child has its own session, so a Ctrl-C on the terminal reaches duratune alone; the environment
+variable DURATUNE_OWNER, by which the supervisor finds what a dead duratune has left running; and, for
+programs that know it, a lifeline: the read end of a pipe whose other end only duratune holds. A program
+that sees its end there kills itself.
+
+Not covered: a descendant that clears its environment and leaves its parent before it is enumerated.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol, Self
+
+import psutil
+
+from engines.identity import ProcessIdentity, identify, own_identity
+from knobs.errors import MachineLacks, Undecided
+
+LIFELINE_VARIABLE = "DURATUNE_LIFELINE_FD"
+LIFELINE_ARGUMENT = "{lifeline}"
+OWNER_VARIABLE = "DURATUNE_OWNER"
+
+END_DEADLINE_S = 30.0
+LINE_BYTES_MAX = 1 << 20
+LOG_TAIL_BYTES = 2000
+
+
+class Watcher(Protocol):
+    """Whoever ends the children when duratune itself is killed (engines/supervisor.py)."""
+
+    def watch(self, process: ProcessIdentity) -> None:
+        """Kill this process and its descendants if duratune dies before `forget`."""
+        ...
+
+    def forget(self, process: ProcessIdentity) -> None:
+        """The process has ended and was reaped."""
+        ...
+
+
+@dataclass(frozen=True)
+class LaunchSpec:
+    """What to start. In ``command`` the argument `{lifeline}` becomes the number of the lifeline's
+    descriptor, which is also in DURATUNE_LIFELINE_FD. ``environment`` is added to duratune's own.
+    ``log`` receives stderr."""
+
+    command: Sequence[str]
+    log: Path
+    folder: Path | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Killed:
+    """A tree that was killed: when, just before the first signal (CLOCK_MONOTONIC), and who."""
+
+    at_ns: int
+    processes: tuple[ProcessIdentity, ...]
+
+
+class Child:
+    """One started process. Use as a context manager: it is killed with its tree on the way out."""
+
+    def __init__(self, spec: LaunchSpec, watcher: Watcher | None = None) -> None:
+        """Start it. Raises MachineLacks if the program is not there or may not be run."""
+        self._spec = spec
+        self._watcher = watcher
+        self._buffer = b""
+        self._killed: Killed | None = None
+        lifeline_read, self._lifeline = os.pipe2(os.O_CLOEXEC)
+        try:
+            self._process = _start(spec, lifeline_read)
+        except OSError as error:
+            os.close(self._lifeline)
+            raise MachineLacks(
+                f"cannot be started: {error.strerror}", where=spec.command[0], hint="see duratune doctor"
+            ) from error
+        finally:
+            os.close(lifeline_read)
+        # Until it is reaped below, even a child that has ended keeps its pid and start time.
+        identity = identify(self._process.pid)
+        assert identity is not None, "an unreaped child has its entry in /proc"
+        self.identity: ProcessIdentity = identity
+        if watcher is not None:
+            self._register(watcher)
+
+    def read_line(self, deadline_s: float, reason: str) -> str | None:
+        """The next line of stdout without its end; None when the child has closed it.
+
+        Raises Undecided if no line comes within ``deadline_s`` seconds; ``reason`` says what for.
+        """
+        ends_s = time.monotonic() + deadline_s
+        stream = self._stdout()
+        while b"\n" not in self._buffer:
+            if not select.select([stream], [], [], max(0.0, ends_s - time.monotonic()))[0]:
+                raise self._undecided(f"{reason}: nothing within {deadline_s:g} s")
+            data = os.read(stream, 65536)
+            if not data:
+                rest, self._buffer = self._buffer, b""
+                return rest.decode("utf-8", errors="replace") if rest else None
+            self._buffer += data
+            if len(self._buffer) > LINE_BYTES_MAX and b"\n" not in self._buffer:
+                raise self._undecided(f"{reason}: a line of more than {LINE_BYTES_MAX} bytes")
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        return line.decode("utf-8", errors="replace")
+
+    def await_line(self, matches: Callable[[str], bool], deadline_s: float, reason: str) -> str:
+        """The first line that ``matches``; those before it are dropped.
+
+        Raises Undecided if it does not come within ``deadline_s`` seconds, or the child ends first.
+        """
+        ends_s = time.monotonic() + deadline_s
+        while True:
+            line = self.read_line(max(0.0, ends_s - time.monotonic()), reason)
+            if line is None:
+                raise self._undecided(f"{reason}: it ended first")
+            if matches(line):
+                return line
+
+    def wait(self, deadline_s: float, reason: str) -> int:
+        """The exit code, or minus the number of the signal that ended it, once it has ended.
+
+        Raises Undecided if it still runs after ``deadline_s`` seconds.
+        """
+        try:
+            code = self._process.wait(deadline_s)
+        except subprocess.TimeoutExpired:
+            raise self._undecided(f"{reason}: still running after {deadline_s:g} s") from None
+        self._release()
+        return code
+
+    def kill(self) -> Killed:
+        """SIGKILL it and all its descendants, the parent first, and wait until none is left.
+
+        Calling it again returns what the first call did. Raises Undecided if one does not end.
+        """
+        if self._killed is None:
+            self._killed = kill_tree(self.identity, reap=self._process.wait)
+            self._release()
+        return self._killed
+
+    def log_tail(self) -> str:
+        """The end of what it wrote to stderr."""
+        return self._spec.log.read_bytes()[-LOG_TAIL_BYTES:].decode("utf-8", errors="replace").strip()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+        os.close(self._lifeline)
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+
+    def _stdout(self) -> int:
+        assert self._process.stdout is not None, "it was started with a pipe"
+        return self._process.stdout.fileno()
+
+    def _register(self, watcher: Watcher) -> None:
+        try:
+            watcher.watch(self.identity)
+        except BaseException:
+            # Nobody would end it any more, and the caller never sees this object.
+            self._watcher = None
+            self.__exit__(None, None, None)
+            raise
+
+    def _release(self) -> None:
+        if self._watcher is not None:
+            self._watcher.forget(self.identity)
+            self._watcher = None
+
+    def _undecided(self, what: str) -> Undecided:
+        return Undecided(what, where=Path(self._spec.command[0]).name, hint=self.log_tail())
+
+
+def kill_tree(root: ProcessIdentity, reap: Callable[[float], object] | None = None) -> Killed:
+    """SIGKILL ``root`` and all its descendants, ``root`` first, and wait until none is left.
+
+    ``root`` is stopped before it is enumerated, so it starts nothing meanwhile; its process group is
+    killed too when it leads one. ``reap`` waits for root where it is the caller's child. Raises
+    Undecided if a process is still there after 30 s (it hangs in the kernel).
+    """
+    at_ns = time.monotonic_ns()
+    leads_group = _signal(root, signal.SIGSTOP) and _group_of(root.pid) == root.pid
+    tree = [root, *_descendants(root)]
+    for process in tree:
+        _signal(process, signal.SIGKILL)
+    if leads_group:
+        # Not yet reaped, so its number cannot belong to another group.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(root.pid, signal.SIGKILL)
+    if reap is not None:
+        reap(END_DEADLINE_S)
+    _await_end(tree)
+    return Killed(at_ns, tuple(tree))
+
+
+def owned_by(owner: ProcessIdentity) -> list[ProcessIdentity]:
+    """The running processes that a given duratune has started, by the variable in their environment."""
+    mark = f"{OWNER_VARIABLE}={owner}".encode()
+    found = []
+    for pid in psutil.pids():
+        try:
+            environment = Path(f"/proc/{pid}/environ").read_bytes()
+        except OSError:
+            continue  # It has ended, or it is another user's and so not ours.
+        if mark in environment.split(b"\0"):
+            identity = identify(pid)
+            if identity is not None:
+                found.append(identity)
+    return found
+
+
+def _start(spec: LaunchSpec, lifeline: int) -> subprocess.Popen[bytes]:
+    command = [str(lifeline) if part == LIFELINE_ARGUMENT else part for part in spec.command]
+    environment = {
+        **os.environ,
+        **spec.environment,
+        LIFELINE_VARIABLE: str(lifeline),
+        OWNER_VARIABLE: str(own_identity()),
+    }
+    with spec.log.open("ab") as log:
+        return subprocess.Popen(
+            command,
+            cwd=spec.folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            start_new_session=True,
+            pass_fds=(lifeline,),
+        )
+
+
+def _signal(process: ProcessIdentity, number: signal.Signals) -> bool:
+    """Send a signal to that very process; False if it has ended.
+
+    The pidfd is opened before the identity is checked, so it cannot mean a later owner of the pid.
+    """
+    try:
+        handle = os.pidfd_open(process.pid)
+    except ProcessLookupError:
+        return False
+    try:
+        if identify(process.pid) != process:
+            return False
+        signal.pidfd_send_signal(handle, number)
+    except ProcessLookupError:
+        return False
+    finally:
+        os.close(handle)
+    return True
+
+
+def _group_of(pid: int) -> int | None:
+    try:
+        return os.getpgid(pid)
+    except ProcessLookupError:
+        return None
+
+
+def _descendants(root: ProcessIdentity) -> list[ProcessIdentity]:
+    try:
+        children = psutil.Process(root.pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+    return [found for found in (identify(child.pid) for child in children) if found is not None]
+
+
+def _await_end(processes: Sequence[ProcessIdentity]) -> None:
+    """Wait until none of them runs. A zombie has ended; whoever is its parent now reaps it."""
+    ends_s = time.monotonic() + END_DEADLINE_S
+    for process in processes:
+        try:
+            handle = os.pidfd_open(process.pid)
+        except ProcessLookupError:
+            continue
+        try:
+            # A pidfd becomes readable when its process ends (pidfd_open(2)).
+            if (
+                process.alive()
+                and not select.select([handle], [], [], max(0.0, ends_s - time.monotonic()))[0]
+            ):
+                raise Undecided(
+                    f"process {process.pid} does not end after SIGKILL",
+                    hint="it hangs in the kernel; see its state in /proc",
+                )
+        finally:
+            os.close(handle)

@@ -1,0 +1,205 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from engines.identity import ProcessIdentity, identify, own_identity
+from engines.process import Child, LaunchSpec, kill_tree, owned_by
+from knobs.errors import MachineLacks, Undecided
+from tests.engines_tests.programs import FAMILY, READY_SLEEP, SLEEP, first_line, python, running
+
+# Reads its lifeline and ends with it; its own number comes as the first argument.
+LIFELINE = """
+import os, sys
+print(os.environ["DURATUNE_LIFELINE_FD"] == sys.argv[1], flush=True)
+os.read(int(sys.argv[1]), 1)
+"""
+
+# Starts a child with a lifeline, prints the child's pid and start time, and stays.
+OWNER = """
+import sys, time
+from pathlib import Path
+from engines.process import Child, LaunchSpec
+child = Child(LaunchSpec([sys.executable, "-c", sys.argv[1], "{lifeline}"], Path(sys.argv[2])))
+child.read_line(30, "test")
+print(child.identity.pid, child.identity.start_ticks, flush=True)
+time.sleep(60)
+"""
+
+
+class Watching:
+    """A Watcher that remembers."""
+
+    def __init__(self) -> None:
+        self.watched: list[ProcessIdentity] = []
+
+    def watch(self, process: ProcessIdentity) -> None:
+        self.watched.append(process)
+
+    def forget(self, process: ProcessIdentity) -> None:
+        self.watched.remove(process)
+
+
+class Refusing(Watching):
+    def watch(self, process: ProcessIdentity) -> None:
+        super().watch(process)
+        raise Undecided("the supervisor process has ended")
+
+
+def spec(tmp_path: Path, source: str, *arguments: str) -> LaunchSpec:
+    return LaunchSpec(python(source, *arguments), tmp_path / "log")
+
+
+def open_descriptors() -> set[str]:
+    return {entry.name for entry in Path("/proc/self/fd").iterdir()}
+
+
+def await_end(process: ProcessIdentity, deadline_s: float) -> None:
+    """Wait for the end of somebody else's child; fails the test if it does not come."""
+    ends_s = time.monotonic() + deadline_s
+    while process.alive():
+        assert time.monotonic() < ends_s, f"{process} still runs"
+        time.sleep(0.01)
+
+
+def test_lines_come_in_order_and_end_with_none(tmp_path: Path) -> None:
+    with Child(spec(tmp_path, "print('one'); print('two'); print('rest', end='')")) as child:
+        assert [child.read_line(30, "test") for _ in range(4)] == ["one", "two", "rest", None]
+        assert child.wait(30, "test") == 0
+
+
+def test_await_line_drops_what_comes_before(tmp_path: Path) -> None:
+    with Child(spec(tmp_path, "print('one'); print('ready 5'); print('two')")) as child:
+        assert child.await_line(lambda line: line.startswith("ready"), 30, "test") == "ready 5"
+        assert child.read_line(30, "test") == "two"
+
+
+def test_a_silent_child_is_undecided_and_says_what_was_awaited(tmp_path: Path) -> None:
+    with (
+        Child(spec(tmp_path, SLEEP)) as child,
+        pytest.raises(Undecided, match="the first line: nothing within"),
+    ):
+        child.read_line(0.05, "the first line")
+
+
+def test_a_child_that_ends_first_is_undecided_with_its_own_words(tmp_path: Path) -> None:
+    source = "import sys; sys.stderr.write('no such file'); sys.exit(3)"
+    with Child(spec(tmp_path, source)) as child:
+        with pytest.raises(Undecided, match="start: it ended first") as caught:
+            child.await_line(lambda _: True, 30, "start")
+        assert caught.value.hint == "no such file"
+        assert child.wait(30, "test") == 3
+
+
+def test_waiting_has_a_deadline(tmp_path: Path) -> None:
+    with (
+        Child(spec(tmp_path, SLEEP)) as child,
+        pytest.raises(Undecided, match="the end: still running after"),
+    ):
+        child.wait(0.05, "the end")
+
+
+def test_a_program_that_is_not_there(tmp_path: Path) -> None:
+    descriptors = open_descriptors()
+    with pytest.raises(MachineLacks, match="cannot be started"):
+        Child(LaunchSpec(["/nonexistent/program"], tmp_path / "log"))
+    assert open_descriptors() == descriptors
+
+
+def test_kill_ends_the_whole_family_parent_first_and_reaps(tmp_path: Path) -> None:
+    with Child(spec(tmp_path, FAMILY)) as child:
+        line = child.read_line(30, "test")
+        assert line is not None
+        family = [identify(int(pid)) for pid in line.split()]
+        before_ns = time.monotonic_ns()
+        killed = child.kill()
+        assert before_ns <= killed.at_ns <= time.monotonic_ns()
+        assert killed.processes == (child.identity, *family)
+        assert not any(process.alive() for process in killed.processes)
+        assert identify(child.identity.pid) is None
+        assert child.kill() is killed
+        assert child.wait(0, "test") == -signal.SIGKILL
+
+
+def test_kill_reaches_a_group_member_that_lost_its_parent(tmp_path: Path) -> None:
+    # The middle process ends at once; the innermost must not hold the pipe that its pid is read from.
+    middle = (
+        "import subprocess, sys; "
+        f"print(subprocess.Popen([sys.executable, '-c', {SLEEP!r}], stdout=subprocess.DEVNULL).pid)"
+    )
+    double_fork = f"""
+import subprocess, sys
+print(subprocess.check_output([sys.executable, "-c", {middle!r}], text=True).strip(), flush=True)
+{SLEEP}
+"""
+    with Child(spec(tmp_path, double_fork)) as child:
+        line = child.read_line(30, "test")
+        assert line is not None
+        orphan = identify(int(line))
+        assert orphan is not None and orphan.alive()
+        assert orphan not in child.kill().processes
+        await_end(orphan, 5)
+
+
+def test_kill_after_an_orderly_end_is_harmless(tmp_path: Path) -> None:
+    with Child(spec(tmp_path, "")) as child:
+        assert child.wait(30, "test") == 0
+        child.kill()
+
+
+def test_a_stale_identity_is_never_signalled() -> None:
+    with running(python(READY_SLEEP)) as process:
+        first_line(process)
+        identity = identify(process.pid)
+        assert identity is not None
+        kill_tree(ProcessIdentity(process.pid, identity.start_ticks - 1))
+        assert identity.alive()
+
+
+def test_the_watcher_knows_the_child_exactly_while_it_runs(tmp_path: Path) -> None:
+    watching = Watching()
+    with Child(spec(tmp_path, SLEEP), watching) as child:
+        assert watching.watched == [child.identity]
+        child.kill()
+        assert watching.watched == []
+    with Child(spec(tmp_path, ""), watching) as child:
+        child.wait(30, "test")
+        assert watching.watched == []
+
+
+def test_a_child_that_nobody_can_watch_is_not_left_running(tmp_path: Path) -> None:
+    refusing = Refusing()
+    with pytest.raises(Undecided):
+        Child(spec(tmp_path, SLEEP), refusing)
+    assert identify(refusing.watched[0].pid) is None
+
+
+def test_the_child_has_its_own_session_and_our_mark(tmp_path: Path) -> None:
+    with Child(spec(tmp_path, READY_SLEEP)) as child:
+        child.read_line(30, "test")
+        assert os.getsid(child.identity.pid) == child.identity.pid
+        assert child.identity in owned_by(own_identity())
+        assert owned_by(ProcessIdentity(own_identity().pid, 0)) == []
+
+
+def test_the_lifeline_ends_with_its_owner(tmp_path: Path) -> None:
+    with running(python(OWNER, LIFELINE, str(tmp_path / "log"))) as owner:
+        pid, ticks = first_line(owner).split()
+        child = ProcessIdentity(int(pid), int(ticks))
+        # A second child of the same owner must not hold the first one's lifeline open, nor may we.
+        assert child.alive()
+        owner.kill()
+        owner.wait()
+    await_end(child, 5)
+
+
+def test_the_lifeline_number_is_handed_over_twice(tmp_path: Path) -> None:
+    with Child(spec(tmp_path, LIFELINE, "{lifeline}")) as child:
+        assert child.read_line(30, "test") == "True"
+        with pytest.raises(subprocess.TimeoutExpired):
+            child._process.wait(0.05)
