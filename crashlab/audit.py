@@ -1,0 +1,247 @@
+"""The audit: for every acknowledgement, whether its bytes were durable when it was given.
+
+A necessary condition, checked by offsets: the log record that carries the write, every earlier byte
+of that log, and every older log still needed must lie inside completed syncs. A write is durable
+too once a released log (a flush whose manifest edit is synced) makes its log unnecessary.
+
+The audit aims the crash states and explains what they show; it gives no verdict. What it cannot
+locate counts as unlocated, never as covered or exposed.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from crashlab.disk import Disk, File, written_bytes
+from crashlab.horizon import Horizons
+from crashlab.oracle import NEVER, Booleans, History, Integers, recovered_index
+from crashlab.timeline import Timeline
+from crashlab.write_log import Kind
+from engines.engine import LogMap, LogPlace
+
+
+@dataclass(frozen=True)
+class Peak:
+    """A position where acknowledgements stood exposed: how many, and since when the oldest."""
+
+    position: int
+    exposed: int
+    window_ms: float
+
+
+@dataclass(frozen=True)
+class Audit:
+    """For each row of the history: from which position its bytes were written, and were durable.
+
+    NEVER in ``written_from`` of an unlocated row; in ``covered_from`` of one that no sync covered.
+    """
+
+    history: History
+    located: Booleans
+    written_from: Integers
+    covered_from: Integers
+    opaque: str
+
+    @property
+    def acks(self) -> int:
+        return int(np.count_nonzero(self.history.acknowledged))
+
+    @property
+    def covered(self) -> int:
+        """Acknowledgements whose bytes were durable before they were given."""
+        return int(np.count_nonzero(self._acked_and_located & (self.covered_from <= self.history.end)))
+
+    @property
+    def exposed(self) -> int:
+        """Acknowledgements given before their bytes were durable."""
+        return int(np.count_nonzero(self._acked_and_located & (self.covered_from > self.history.end)))
+
+    @property
+    def unwritten(self) -> int:
+        """Acknowledgements given while their bytes lay in the engine's own memory only."""
+        return int(np.count_nonzero(self._acked_and_located & (self.written_from > self.history.end)))
+
+    @property
+    def unlocated(self) -> int:
+        return int(np.count_nonzero(self.history.acknowledged & ~self.located))
+
+    @property
+    def _acked_and_located(self) -> Booleans:
+        return self.history.acknowledged & self.located
+
+    def exposed_at(self, position: int) -> Booleans:
+        """Which acknowledged and located writes a power cut at the position must lose in `synced`."""
+        return self._acked_and_located & (self.history.end < position) & (self.covered_from > position)
+
+    def covered_at(self, position: int) -> Booleans:
+        """Which acknowledged and located writes a power cut at the position must keep."""
+        return self._acked_and_located & (self.history.end < position) & (self.covered_from <= position)
+
+    def peaks(self, timeline: Timeline, count: int) -> list[Peak]:
+        """The positions with the widest windows of exposure, widest first.
+
+        Each is the moment just before a sync ends that covers something, or the end of the run.
+        """
+        moments = np.unique(np.minimum(self.covered_from[self._acked_and_located] - 1, timeline.last_position))
+        peaks = []
+        for moment in moments:
+            exposed = self.exposed_at(int(moment))
+            if exposed.any():
+                oldest_ns = int(self.history.end_ns[exposed].min())
+                window_ms = (timeline.ns_at(int(moment)) - oldest_ns) / 1e6
+                peaks.append(Peak(int(moment), int(np.count_nonzero(exposed)), window_ms))
+        return sorted(peaks, key=lambda peak: (-peak.window_ms, peak.position))[:count]
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """Where a `synced` state and the audit do not agree at one position.
+
+    ``survived`` exposed writes are there although nothing made them durable: the recorder or the
+    audit is wrong. ``vanished`` covered writes are gone although their bytes were durable: recovery
+    ignored durable bytes.
+    """
+
+    position: int
+    survived: int
+    vanished: int
+
+
+def audit_run(disk: Disk, horizons: Horizons, log_map: LogMap, history: History) -> Audit:
+    """Locate every write of the history and work out since when its bytes were written and durable."""
+    reach = {order.file: _Reach(disk.files[order.file], horizons) for order in log_map.logs}
+    release = _Releases(disk, horizons, log_map)
+    rank = {order.file: order.rank for order in log_map.logs}
+    barrier = _barriers(log_map, reach, release)
+
+    client = np.array([place.client for place in log_map.places], dtype=np.int64)
+    sequence = np.array([place.sequence for place in log_map.places], dtype=np.int64)
+    rows = history.index(client, sequence)
+    located = np.zeros(len(history), dtype=np.bool_)
+    written_from = np.full(len(history), NEVER, dtype=np.int64)
+    covered_from = np.full(len(history), NEVER, dtype=np.int64)
+    for row, place in zip(rows.tolist(), log_map.places, strict=True):
+        if row < 0:
+            continue
+        written = reach[place.file].written_from(place.end_offset)
+        if written == NEVER:
+            continue
+        located[row] = True
+        written_from[row] = written
+        covered_from[row] = _durable_from(place, reach, rank, barrier, release)
+    return Audit(history, located, written_from, covered_from, log_map.opaque)
+
+
+def _durable_from(
+    place: LogPlace,
+    reach: dict[int, _Reach],
+    rank: dict[int, int],
+    barrier: dict[int, int],
+    release: _Releases,
+) -> int:
+    by_log = max(reach[place.file].covered_from(place.end_offset), barrier[place.file])
+    return min(by_log, release.from_position(rank[place.file], place.family))
+
+
+def _barriers(log_map: LogMap, reach: dict[int, _Reach], release: _Releases) -> dict[int, int]:
+    """For each log, from when on every older log is whole on disk or no longer needed."""
+    barrier, latest = {}, 0
+    for order in sorted(log_map.logs, key=lambda order: order.rank):
+        barrier[order.file] = latest
+        latest = max(latest, min(reach[order.file].whole_from, release.from_position(order.rank, None)))
+    return barrier
+
+
+class _Reach:
+    """How far into an append-only file the bytes were written, and were durable, by which position."""
+
+    def __init__(self, file: File, horizons: Horizons) -> None:
+        self._horizon = horizons.of(file)
+        self._reached: list[int] = []
+        self._ended: list[int] = []
+        reached, ended = file.base.content.stat().st_size if file.base else 0, 0
+        self._base_bytes = reached
+        self._unfinished = False
+        for change in file.changes:
+            if change.kind is not Kind.WRITE:
+                continue
+            if change.end is None:
+                self._unfinished = True
+                break
+            reached = max(reached, change.a + written_bytes(change))
+            ended = max(ended, change.end)
+            self._reached.append(reached)
+            self._ended.append(ended)
+
+    def written_from(self, offset: int) -> int:
+        """From which position on every byte before the offset had been written; NEVER if none."""
+        if offset <= self._base_bytes:
+            return 0
+        index = bisect_left(self._reached, offset)
+        return self._ended[index] + 1 if index < len(self._ended) else int(NEVER)
+
+    def covered_from(self, offset: int) -> int:
+        """From which position on every byte before the offset was durable; NEVER if none."""
+        written = self.written_from(offset)
+        if written in (0, NEVER):
+            return written
+        covered = self._horizon.covered_from(written - 1)
+        return int(NEVER) if covered is None else covered
+
+    @property
+    def whole_from(self) -> int:
+        """From which position on the whole file, as the run left it, was durable."""
+        if self._unfinished:
+            return int(NEVER)
+        return self.covered_from(self._reached[-1]) if self._reached else 0
+
+
+class _Releases:
+    """From when on logs below a rank are not needed any more."""
+
+    def __init__(self, disk: Disk, horizons: Horizons, log_map: LogMap) -> None:
+        reach: dict[int, _Reach] = {}
+        self._by_family: dict[int | None, list[tuple[int, int]]] = {}
+        for statement in log_map.released:
+            if statement.file not in reach:
+                reach[statement.file] = _Reach(disk.files[statement.file], horizons)
+            since = reach[statement.file].covered_from(statement.end_offset)
+            self._by_family.setdefault(statement.family, []).append((statement.rank, since))
+
+    def from_position(self, rank: int, family: int | None) -> int:
+        """From when on the log of this rank is not needed, by the family or (None) by anyone."""
+        everyone = self._earliest(None, rank)
+        if family is not None:
+            return min(everyone, self._earliest(family, rank))
+        families = [known for known in self._by_family if known is not None]
+        each = max((self._earliest(known, rank) for known in families), default=int(NEVER))
+        return min(everyone, each)
+
+    def _earliest(self, family: int | None, rank: int) -> int:
+        statements = self._by_family.get(family, [])
+        return min((since for below, since in statements if below > rank), default=int(NEVER))
+
+
+def disagreement(
+    audit: Audit, rows: npt.NDArray[np.void], lost_indices: tuple[int, ...], position: int
+) -> Disagreement:
+    """Hold one `synced` state's recovered rows against the audit at its position."""
+    history = audit.history
+    present = recovered_index(history, rows)
+    key = rows["key"].astype(np.int64)
+    recovered_begin = np.full(history.registers, -1, dtype=np.int64)
+    recovered_begin[key[present >= 0]] = history.begin[present[present >= 0]]
+    reflected = np.zeros(len(history), dtype=np.bool_)
+    reflected[present[present >= 0]] = True
+    newer = recovered_begin[history.register] > history.end
+    survived = audit.exposed_at(position) & (reflected | newer)
+    lost = np.zeros(len(history), dtype=np.bool_)
+    lost[list(lost_indices)] = True
+    vanished = audit.covered_at(position) & lost
+    return Disagreement(position, int(np.count_nonzero(survived)), int(np.count_nonzero(vanished)))
+
+

@@ -1,0 +1,276 @@
+"""What the disk's history allows: the recorded operations as files and names, and images of them.
+
+A `Disk` is the base folder plus everything that the write log holds. An `Image` is one content
+that a crash may leave; the crash models (crashlab/models) choose it, this file only knows how
+operations change bytes and names.
+
+Promised: with everything surviving, the image equals the live folder byte for byte (crashlab/check.py
+holds it to that). Files are identified by inode and generation, because a file system reuses an
+inode number as soon as its file is gone. Not covered: hard-linked folders, symbolic links, and
+operations on files outside the recorded root, which the recorder leaves out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from crashlab.write_log import Kind, Operation
+
+WRITE_IS_ITS_OWN_SYNC = 1
+SYNC_OF_A_FOLDER = 2
+FALLOC_KEEP_SIZE = 1
+
+SYNCS = frozenset({Kind.FSYNC, Kind.FDATASYNC})
+SYNCS_OF_EVERYTHING = frozenset({Kind.SYNCFS})
+NAME_CHANGES = frozenset({Kind.CREATE, Kind.RENAME, Kind.LINK, Kind.UNLINK, Kind.MKDIR, Kind.RMDIR})
+CONTENT_CHANGES = frozenset({Kind.WRITE, Kind.TRUNCATE, Kind.FALLOCATE})
+
+
+@dataclass(frozen=True)
+class BaseFile:
+    """A file of the base: its path below the root, its inode in the live folder, where its bytes are kept."""
+
+    path: str
+    inode: int
+    content: Path
+
+
+@dataclass(eq=False)
+class File:
+    """One file's life: its base content and the operations on it, in order of their begin.
+
+    ``grew`` holds the begin positions of the operations that made the file or changed its size or
+    allocation: what an fdatasync after them has metadata to commit for. ``resizing_truncations`` holds
+    the begins of the truncations among them, which the file system journals with its names.
+    """
+
+    number: int
+    inode: int
+    base: BaseFile | None
+    changes: list[Operation] = field(default_factory=list)
+    syncs: list[Operation] = field(default_factory=list)
+    grew: list[int] = field(default_factory=list)
+    resizing_truncations: set[int] = field(default_factory=set)
+    live_size: int = 0
+
+    def base_bytes(self) -> bytes:
+        return self.base.content.read_bytes() if self.base else b""
+
+
+@dataclass(frozen=True)
+class NameChange:
+    """One change of the namespace, and the file it is about (None for folders)."""
+
+    operation: Operation
+    file: File | None
+
+
+class Disk:
+    """The base and the log, resolved into files and names.
+
+    ``names_at_start`` maps paths to files; ``name_changes`` is every change of the namespace in
+    order; ``syncs`` every completed sync of any kind in order of its begin.
+    """
+
+    def __init__(self, base: Iterable[BaseFile], folders: Iterable[str], operations: Sequence[Operation]):
+        self.files: list[File] = []
+        self.names_at_start: dict[str, File] = {}
+        self.folders_at_start = frozenset(folders)
+        self.name_changes: list[NameChange] = []
+        self.syncs: list[Operation] = []
+        self.operations = operations
+        self._current: dict[int, File] = {}
+        self._owner: dict[int, File] = {}
+        for entry in base:
+            file = self._new_file(entry.inode, entry)
+            file.live_size = entry.content.stat().st_size
+            self.names_at_start[entry.path] = file
+        for operation in operations:
+            self._take_in(operation)
+
+    @property
+    def last_position(self) -> int:
+        """The largest position that the log holds."""
+        return max((max(o.begin, o.end or 0) for o in self.operations), default=0)
+
+    def file_of(self, operation: Operation) -> File | None:
+        """The file that a content change or sync was about."""
+        return self._owner.get(operation.begin)
+
+    def _new_file(self, inode: int, base: BaseFile | None) -> File:
+        file = File(len(self.files), inode, base)
+        self.files.append(file)
+        self._current[inode] = file
+        return file
+
+    def _take_in(self, operation: Operation) -> None:
+        if failed(operation):
+            return
+        kind = operation.kind
+        if kind in NAME_CHANGES:
+            self._take_name_change(operation)
+        elif kind in CONTENT_CHANGES:
+            self._take_content_change(operation)
+        elif kind in SYNCS or kind in SYNCS_OF_EVERYTHING or kind is Kind.MSYNC:
+            if operation.end is not None:
+                self.syncs.append(operation)
+            file = self._current.get(operation.inode)
+            if file is not None and kind in SYNCS and not operation.flags & SYNC_OF_A_FOLDER:
+                file.syncs.append(operation)
+                self._owner[operation.begin] = file
+
+    def _take_name_change(self, operation: Operation) -> None:
+        if operation.kind is Kind.CREATE:
+            file: File | None = self._new_file(operation.inode, None)
+            self.files[-1].grew.append(operation.begin)
+        else:
+            file = self._current.get(operation.inode)
+        self.name_changes.append(NameChange(operation, file))
+
+    def _take_content_change(self, operation: Operation) -> None:
+        file = self._current.get(operation.inode) or self._new_file(operation.inode, None)
+        file.changes.append(operation)
+        self._owner[operation.begin] = file
+        size = size_after(file.live_size, operation)
+        if size != file.live_size or operation.kind is Kind.FALLOCATE:
+            file.grew.append(operation.begin)
+        if size != file.live_size and operation.kind is Kind.TRUNCATE:
+            file.resizing_truncations.add(operation.begin)
+        file.live_size = size
+
+
+def failed(operation: Operation) -> bool:
+    """Whether the call returned an error, so that it changed nothing."""
+    return operation.result is not None and operation.result < 0
+
+
+def size_after(size: int, operation: Operation) -> int:
+    """A file's size after one more content change."""
+    if operation.kind is Kind.WRITE:
+        return max(size, operation.a + written_bytes(operation))
+    if operation.kind is Kind.TRUNCATE:
+        return operation.a
+    if operation.kind is Kind.FALLOCATE and not operation.flags & FALLOC_KEEP_SIZE:
+        return max(size, operation.a + operation.b)
+    return size
+
+
+def written_bytes(operation: Operation) -> int:
+    """How many bytes a write wrote; all it was given while its result is not known."""
+    return len(operation.data) if operation.result is None else int(operation.result)
+
+
+@dataclass(frozen=True)
+class Surviving:
+    """One content change that survives: wholly, or only its first ``bytes_kept`` bytes."""
+
+    operation: Operation
+    bytes_kept: int | None = None
+
+
+@dataclass(frozen=True)
+class FileImage:
+    """What one file holds after a crash: which changes survive, applied in order to its base."""
+
+    file: File
+    survivors: tuple[Surviving, ...]
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """Equal for equal content: the same changes to the same file."""
+        return (self.file.number, *((s.operation.begin, s.bytes_kept) for s in self.survivors))
+
+    @property
+    def untouched(self) -> bool:
+        """Whether the content is the base's own."""
+        return self.file.base is not None and not self.survivors
+
+    def content(self) -> bytes:
+        return _apply(self.file.base_bytes(), self.survivors)
+
+
+@dataclass(frozen=True)
+class Image:
+    """One content of the disk: folders, and files by path."""
+
+    folders: frozenset[str]
+    files: dict[str, FileImage]
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """Equal for equal content, so that one content is judged once."""
+        return (
+            tuple(sorted(self.folders)),
+            tuple(sorted((path, image.identity) for path, image in self.files.items())),
+        )
+
+
+def build_image(
+    disk: Disk,
+    keeps_name: Callable[[NameChange], bool],
+    survivors: Callable[[File], tuple[Surviving, ...]],
+) -> Image:
+    """The image in which the chosen changes of names and contents survive."""
+    names = dict(disk.names_at_start)
+    folders = set(disk.folders_at_start)
+    for change in disk.name_changes:
+        if keeps_name(change):
+            _rename_in(names, folders, change)
+    images: dict[int, FileImage] = {}
+    for file in names.values():
+        if file.number not in images:
+            images[file.number] = FileImage(file, survivors(file))
+    return Image(frozenset(folders), {path: images[file.number] for path, file in names.items()})
+
+
+def _rename_in(names: dict[str, File], folders: set[str], change: NameChange) -> None:
+    operation = change.operation
+    if operation.kind is Kind.MKDIR:
+        folders.add(operation.path)
+    elif operation.kind is Kind.RMDIR:
+        folders.discard(operation.path)
+    elif operation.kind is Kind.UNLINK:
+        names.pop(operation.path, None)
+    elif operation.kind is Kind.RENAME and operation.path in folders:
+        _rename_folder(names, folders, operation)
+    elif operation.kind is Kind.RENAME:
+        moved = names.pop(operation.path, change.file)
+        if moved is not None:
+            names[operation.new_path] = moved
+    elif change.file is not None:
+        names[operation.new_path or operation.path] = change.file
+
+
+def _rename_folder(names: dict[str, File], folders: set[str], operation: Operation) -> None:
+    old, new = operation.path + "/", operation.new_path + "/"
+    for path in [path for path in names if path.startswith(old)]:
+        names[new + path[len(old) :]] = names.pop(path)
+    for path in [path for path in folders if (path + "/").startswith(old)]:
+        folders.discard(path)
+        folders.add((new + path[len(old) :]).rstrip("/"))
+
+
+def _apply(base: bytes, survivors: Sequence[Surviving]) -> bytes:
+    content = bytearray(base)
+    for survivor in survivors:
+        operation = survivor.operation
+        if operation.kind is Kind.WRITE:
+            kept = written_bytes(operation) if survivor.bytes_kept is None else survivor.bytes_kept
+            end = operation.a + kept
+            if len(content) < operation.a:
+                content.extend(bytes(operation.a - len(content)))
+            content[operation.a : end] = operation.data[:kept]
+        elif operation.kind is Kind.TRUNCATE:
+            _resize(content, operation.a)
+        else:
+            _resize(content, size_after(len(content), operation))
+    return bytes(content)
+
+
+def _resize(content: bytearray, size: int) -> None:
+    if size < len(content):
+        del content[size:]
+    else:
+        content.extend(bytes(size - len(content)))

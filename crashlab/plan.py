@@ -1,0 +1,99 @@
+"""Where to crash: which positions of a recorded run are made into states, and why.
+
+Three sources share the budget: *exposure* (just before the syncs that cover the widest windows of
+acknowledgements, and the end of the run), *event* (one position inside or right after an operation
+of every kind on every role of file: log switches, flushes, manifest edits, renames), and *uniform*
+(moments drawn uniformly in time: the only ones that are a sample). The plan is pure: the same run,
+budget and seed give the same plan.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from crashlab.audit import Audit
+from crashlab.disk import CONTENT_CHANGES, NAME_CHANGES, SYNCS, Disk
+from crashlab.timeline import Timeline
+from crashlab.write_log import Operation
+from engines.engine import FileRole
+
+Source = Literal["exposure", "event", "uniform"]
+
+
+@dataclass(frozen=True)
+class PlannedState:
+    """One crash state to build: its model, position and seed, and what it was chosen for."""
+
+    model: str
+    position: int
+    seed: int
+    source: Source
+    why: str
+
+    @property
+    def id(self) -> str:
+        return f"{self.model}@{self.position}#{self.seed}"
+
+
+@dataclass(frozen=True)
+class RunView:
+    """What planning needs to see of a recorded run. ``first_position`` is where the load began."""
+
+    disk: Disk
+    timeline: Timeline
+    audit: Audit
+    role: Callable[[Operation], FileRole]
+    first_position: int
+
+
+def plan_states(view: RunView, model: str, states: int, seed: int) -> list[PlannedState]:
+    """Choose ``states`` positions for a model: a third each for exposure, events and uniform moments.
+
+    What one source cannot fill falls to the uniform moments.
+    """
+    chosen: dict[int, PlannedState] = {}
+
+    def add(position: int, source: Source, why: str) -> None:
+        if len(chosen) < states and position not in chosen:
+            chosen[position] = PlannedState(model, position, seed, source, why)
+
+    add(view.timeline.last_position, "exposure", "the end of the run")
+    for peak in view.audit.peaks(view.timeline, max(1, states // 3)):
+        add(peak.position, "exposure", f"{peak.exposed} acks exposed for up to {peak.window_ms:.1f} ms")
+    for position, why in _events(view, max(1, states // 3), random.Random(f"{seed}/{model}/event")):
+        add(position, "event", why)
+    draw = random.Random(f"{seed}/{model}/uniform")
+    first_ns = view.timeline.ns_at(view.first_position + 1)
+    last_ns = view.timeline.span_ns[1]
+    for _ in range(20 * states):
+        if len(chosen) >= states:
+            break
+        moment = draw.uniform(first_ns, last_ns)
+        add(view.timeline.position_at(int(moment)), "uniform", "a moment drawn uniformly in time")
+    return sorted(chosen.values(), key=lambda state: state.position)
+
+
+def _events(view: RunView, count: int, draw: random.Random) -> Sequence[tuple[int, str]]:
+    """One operation of each (kind, role of file) class, in seeded order, the classes taken in turn."""
+    classes: dict[str, list[Operation]] = {}
+    for operation in view.disk.operations:
+        if operation.begin < view.first_position or operation.end is None:
+            continue
+        if operation.kind in NAME_CHANGES | CONTENT_CHANGES | SYNCS:
+            label = f"{operation.kind.name.lower()} of {view.role(operation)}"
+            classes.setdefault(label, []).append(operation)
+    labels = sorted(classes)
+    draw.shuffle(labels)
+    events = []
+    for turn in range(count):
+        if not labels:
+            break
+        label = labels[turn % len(labels)]
+        operation = draw.choice(classes[label])
+        inside = draw.random() < 0.5
+        position = operation.begin + 1 if inside else (operation.end or operation.begin) + 1
+        events.append((position, f"{'inside' if inside else 'after'} a {label}"))
+    return events

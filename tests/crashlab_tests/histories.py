@@ -1,0 +1,68 @@
+"""Small histories for the oracle's and the audit's tests: writes as tuples, rows as versions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from crashlab.oracle import CHECKSUM_RIGHT, HEADER_READABLE, KEY_MATCHES, ROW, History
+from workloads.ledger import ACKNOWLEDGED, BEGUN, FAILED, Entries
+
+SOUND = HEADER_READABLE | CHECKSUM_RIGHT | KEY_MATCHES
+
+
+@dataclass(frozen=True)
+class W:
+    """One write: who, which register, from when to when (None: never answered)."""
+
+    client: int
+    register: int
+    begin: int
+    end: int | None
+    failed: bool = False
+
+
+def history(writes: Sequence[W], initial_records: int = 0) -> History:
+    """The history of these writes; each client's own are numbered in the order given."""
+    ordered = sorted(writes, key=lambda write: write.client)  # stable: a ledger keeps clients together
+    sequence: dict[int, int] = {}
+    numbers = []
+    for write in ordered:
+        sequence[write.client] = sequence.get(write.client, 0) + 1
+        numbers.append(sequence[write.client])
+    status = [FAILED if w.failed else BEGUN if w.end is None else ACKNOWLEDGED for w in ordered]
+    column = lambda values, kind: np.array(list(values), dtype=kind)  # noqa: E731 - one line says it all
+    entries = Entries(
+        client=column((w.client for w in ordered), np.uint32),
+        sequence=column(numbers, np.uint64),
+        begin=column((w.begin for w in ordered), np.uint64),
+        begin_ns=column((w.begin * 1_000_000 for w in ordered), np.uint64),
+        end=column((w.end or 0 for w in ordered), np.uint64),
+        end_ns=column(((w.end or 0) * 1_000_000 for w in ordered), np.uint64),
+        register=column((w.register for w in ordered), np.uint64),
+        checksum=column((checksum(w.client, n) for w, n in zip(ordered, numbers, strict=True)), np.uint64),
+        kind=column((2 for _ in ordered), np.uint32),
+        status=column(status, np.uint32),
+    )
+    return History(entries, initial_records)
+
+
+def checksum(client: int, sequence: int) -> int:
+    """A stand-in for the checksum of one version's value."""
+    return client * 1_000_003 + sequence
+
+
+def rows(*versions: tuple[int, int, int]) -> npt.NDArray[np.void]:
+    """Recovered rows from (register, client, sequence); client 0 is the initial version."""
+    return np.array(
+        [(key, sequence, client, SOUND, checksum(client, sequence)) for key, client, sequence in versions],
+        dtype=ROW,
+    )
+
+
+def initial_rows(count: int) -> list[tuple[int, int, int]]:
+    """The initial version of each of the first registers."""
+    return [(key, 0, key + 1) for key in range(count)]

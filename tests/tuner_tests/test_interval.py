@@ -1,0 +1,38 @@
+"""The interval of paired ratios: it covers what it claims to, and refuses what it cannot judge."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tuner.interval import ratio_interval
+
+
+def test_equal_rounds_have_no_width() -> None:
+    found = ratio_interval([1.5, 1.5, 1.5], seed=1)
+    assert (round(found.ratio, 9), round(found.low, 9), round(found.high, 9)) == (1.5, 1.5, 1.5)
+
+
+def test_the_same_rounds_and_seed_give_the_same_interval() -> None:
+    rounds = [1.1, 1.3, 1.2, 1.25, 1.18]
+    assert ratio_interval(rounds, seed=5) == ratio_interval(rounds, seed=5)
+    assert ratio_interval(rounds, seed=5).low != ratio_interval(rounds, seed=6).low
+
+
+@pytest.mark.parametrize("rounds", [[1.0, 1.1], [1.0, 0.0, 1.1], [1.0, float("nan"), 1.1]])
+def test_too_little_is_refused(rounds: list[float]) -> None:
+    with pytest.raises(ValueError, match="an interval needs"):
+        ratio_interval(rounds, seed=1)
+
+
+@pytest.mark.parametrize("rounds", [6, 8])
+def test_noise_alone_is_rarely_called_better(rounds: int, seed: int) -> None:
+    """Of configurations that are equal, about 1 in 40 may come out better; here at most 1 in 12."""
+    draw = np.random.default_rng(seed)
+    better = sum(ratio_interval(np.exp(draw.normal(0.0, 0.1, rounds)).tolist(), seed=n).better for n in range(120))
+    assert better <= 10
+
+
+def test_a_real_gain_is_seen() -> None:
+    draw = np.random.default_rng(4)
+    assert ratio_interval(np.exp(draw.normal(0.2, 0.05, 8)).tolist(), seed=4).better
