@@ -1,0 +1,29 @@
+"""Something worth telling about a setting, with the rule that found it and its source."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Failure = Literal["", "process-crash", "power-cut", "recovery", "hidden-corruption", "does-not-start"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One finding; ``failure`` is "" where nothing is lost or damaged.
+
+    ``setting`` holds full names joined by " + ", ``value`` their values joined by " + ". ``loss`` says
+    in plain words what is lost, ``why`` how that comes about, ``source`` where it is written.
+    """
+
+    rule: str
+    setting: str
+    value: str
+    failure: Failure
+    loss: str
+    why: str
+    source: str
+
+    def as_dict(self) -> dict[str, str]:
+        """The finding for JSON output."""
+        return {name: getattr(self, name) for name in self.__slots__}

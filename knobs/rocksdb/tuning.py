@@ -1,0 +1,153 @@
+"""Which options a tuner searches, and where.
+
+The ranges hold for hosts from two cores and a few GiB up; memory-bound ones are given for the smallest of
+these and widened by `ranges` for the host at hand. They say where improvement is usually found, not what is
+allowed. Nothing here changes what an acknowledged write is worth: durability options are not searched.
+"""
+
+from __future__ import annotations
+
+from knobs.knob import TuningRange
+
+KIB = 1024
+MIB = 1024 * KIB
+GIB = 1024 * MIB
+
+_DB = "DBOptions."
+_CF = "CFOptions."
+_TABLE = "BlockBasedTableOptions."
+
+
+def _log(low: float, high: float, why: str) -> TuningRange:
+    return TuningRange(low, high, True, (), why)
+
+
+def _linear(low: float, high: float, why: str) -> TuningRange:
+    return TuningRange(low, high, False, (), why)
+
+
+def _choice(why: str, *choices: str) -> TuningRange:
+    return TuningRange(None, None, False, choices, why)
+
+
+def _switch(why: str) -> TuningRange:
+    return _choice(why, "false", "true")
+
+
+RANGES: dict[str, TuningRange] = {
+    _DB + "max_background_jobs": _linear(1, 8, "flushes and compactions that run side by side"),
+    _DB + "max_subcompactions": _linear(1, 4, "threads that share one compaction"),
+    _DB + "bytes_per_sync": _choice(
+        "smooths the writeback of table files", "0", "262144", "1048576", "4194304"
+    ),
+    _DB + "wal_bytes_per_sync": _choice(
+        "smooths the writeback of the WAL", "0", "262144", "1048576", "4194304"
+    ),
+    _DB + "compaction_readahead_size": _choice(
+        "larger sequential reads in compactions", "0", "262144", "1048576", "2097152", "4194304"
+    ),
+    _DB + "writable_file_max_buffer_size": _log(64 * KIB, 4 * MIB, "bytes per write call of a table file"),
+    _DB + "delayed_write_rate": _log(
+        4 * MIB, 256 * MIB, "how fast writers may go while compaction is behind, bytes per second"
+    ),
+    _DB + "enable_pipelined_write": _switch("overlaps one group's WAL write with another's memtable write"),
+    _DB + "unordered_write": _switch("writers do not wait for each other's memtable writes"),
+    _DB + "allow_concurrent_memtable_write": _switch("parallel memtable inserts against their overhead"),
+    _DB + "enable_write_thread_adaptive_yield": _switch("spinning before blocking in the write queue"),
+    _DB + "write_thread_max_yield_usec": _choice(
+        "how long a writer spins before it blocks", "0", "25", "100", "250", "500"
+    ),
+    _DB + "max_write_batch_group_size_bytes": _log(
+        128 * KIB, 8 * MIB, "how much one leader writes for its group: group commit"
+    ),
+    _DB + "max_total_wal_size": _choice(
+        "forces flushes of old memtables with several column families",
+        "0",
+        "67108864",
+        "268435456",
+        "1073741824",
+    ),
+    _DB + "wal_compression": _choice("fewer WAL bytes for more CPU", "kNoCompression", "kZSTD"),
+    _DB + "use_direct_reads": _switch("reads past the page cache"),
+    _DB + "use_direct_io_for_flush_and_compaction": _switch("keeps compactions out of the page cache"),
+    _DB + "avoid_unnecessary_blocking_io": _switch("deletes obsolete files in the background"),
+    _DB + "table_cache_numshardbits": _linear(4, 8, "lock contention on open table files"),
+    _CF + "write_buffer_size": _log(8 * MIB, 256 * MIB, "memtable size: fewer, larger flushes"),
+    _CF + "max_write_buffer_number": _linear(2, 8, "memtables that may wait for their flush"),
+    _CF + "min_write_buffer_number_to_merge": _linear(1, 3, "memtables merged into one flush"),
+    _CF + "level0_file_num_compaction_trigger": _linear(2, 16, "when level 0 is compacted"),
+    _CF + "level0_slowdown_writes_trigger": _linear(16, 64, "when writers are slowed down"),
+    _CF + "level0_stop_writes_trigger": _linear(32, 128, "when writers are stopped"),
+    _CF + "max_bytes_for_level_base": _log(32 * MIB, 2 * GIB, "size of level 1"),
+    _CF + "max_bytes_for_level_multiplier": _linear(4, 16, "how much larger each level is"),
+    _CF + "target_file_size_base": _log(8 * MIB, 256 * MIB, "size of a table file"),
+    _CF + "level_compaction_dynamic_level_bytes": _switch("sizes levels from the last one"),
+    _CF + "compaction_style": _choice(
+        "levelled: less space; universal: fewer rewrites",
+        "kCompactionStyleLevel",
+        "kCompactionStyleUniversal",
+    ),
+    _CF + "compaction_pri": _choice(
+        "which file a levelled compaction takes first",
+        "kByCompensatedSize",
+        "kOldestLargestSeqFirst",
+        "kOldestSmallestSeqFirst",
+        "kMinOverlappingRatio",
+    ),
+    _CF + "compression": _choice(
+        "CPU against bytes", "kNoCompression", "kSnappyCompression", "kLZ4Compression", "kZSTD"
+    ),
+    _CF + "bottommost_compression": _choice(
+        "the last level holds most data",
+        "kDisableCompressionOption",
+        "kNoCompression",
+        "kLZ4Compression",
+        "kZSTD",
+    ),
+    _CF + "memtable_prefix_bloom_size_ratio": _linear(0.0, 0.25, "bloom filter of the memtable"),
+    _CF + "memtable_whole_key_filtering": _switch("lets the memtable's bloom filter answer point reads"),
+    _CF + "optimize_filters_for_hits": _switch("no filters on the last level, when most reads hit"),
+    _CF + "memtable_huge_page_size": _choice("memtable arenas from huge pages", "0", "2097152"),
+    _TABLE + "block_cache": _log(8 * MIB, 512 * MIB, "uncompressed blocks kept in memory"),
+    _TABLE + "block_size": _log(4 * KIB, 64 * KIB, "bytes read per miss against index size"),
+    _TABLE + "filter_policy": _choice(
+        "bloom filters save reads of files without the key",
+        "nullptr",
+        "bloomfilter:8:false",
+        "bloomfilter:10:false",
+        "bloomfilter:16:false",
+        "ribbonfilter:10",
+    ),
+    _TABLE + "cache_index_and_filter_blocks": _switch("index and filter compete for the block cache"),
+    _TABLE + "data_block_index_type": _choice(
+        "a hash index inside blocks speeds up point reads",
+        "kDataBlockBinarySearch",
+        "kDataBlockBinaryAndHash",
+    ),
+    _TABLE + "block_restart_interval": _choice("key compression against seek speed", "4", "8", "16", "32"),
+    _TABLE + "format_version": _choice("newer formats read faster", "4", "5"),
+}
+
+# Per GiB of the host's memory: how far the upper end of a memory-bound range may go.
+_PER_MEMORY: dict[str, float] = {
+    _TABLE + "block_cache": 0.5,
+    _CF + "write_buffer_size": 0.0625,
+    _CF + "max_bytes_for_level_base": 0.5,
+}
+
+
+def ranges(memory_bytes: int, cores: int) -> dict[str, TuningRange]:
+    """The ranges for a host (or container) with this much memory and this many cores.
+
+    The block cache may take half of the memory; a memtable a sixteenth, since several are alive at once.
+    """
+    chosen = dict(RANGES)
+    for name, share in _PER_MEMORY.items():
+        base = RANGES[name]
+        high = max((base.low or 1) * 2, float(int(memory_bytes * share)))
+        chosen[name] = TuningRange(base.low, high, base.log, (), base.why)
+    jobs = RANGES[_DB + "max_background_jobs"]
+    chosen[_DB + "max_background_jobs"] = TuningRange(1, max(4, 2 * cores), False, (), jobs.why)
+    subcompactions = RANGES[_DB + "max_subcompactions"]
+    chosen[_DB + "max_subcompactions"] = TuningRange(1, max(2, cores), False, (), subcompactions.why)
+    return chosen
