@@ -2,8 +2,8 @@
 
 Each child has its own session, so a Ctrl-C on the terminal reaches duratune alone; the environment
 variable DURATUNE_OWNER, by which the supervisor finds what a dead duratune has left running; and, for
-programs that know it, a lifeline: the read end of a pipe whose other end only duratune holds. A program
-that sees its end there kills itself.
+programs that know it, a lifeline, which is stdin (descriptor 0): a pipe whose other end only duratune
+holds. A program that sees its end there kills itself.
 
 Not covered: a descendant that clears its environment and leaves its parent before it is enumerated.
 """
@@ -20,15 +20,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol, Self
+from typing import IO, Protocol, Self
 
 import psutil
 
 from engines.identity import ProcessIdentity, identify, own_identity
 from knobs.errors import MachineLacks, Undecided
 
-LIFELINE_VARIABLE = "DURATUNE_LIFELINE_FD"
-LIFELINE_ARGUMENT = "{lifeline}"
+LIFELINE_FD = 0
 OWNER_VARIABLE = "DURATUNE_OWNER"
 
 END_DEADLINE_S = 30.0
@@ -50,9 +49,7 @@ class Watcher(Protocol):
 
 @dataclass(frozen=True)
 class LaunchSpec:
-    """What to start. In ``command`` the argument `{lifeline}` becomes the number of the lifeline's
-    descriptor, which is also in DURATUNE_LIFELINE_FD. ``environment`` is added to duratune's own.
-    ``log`` receives stderr."""
+    """What to start. ``environment`` is added to duratune's own; ``log`` receives stderr."""
 
     command: Sequence[str]
     log: Path
@@ -77,22 +74,39 @@ class Child:
         self._watcher = watcher
         self._buffer = b""
         self._killed: Killed | None = None
-        lifeline_read, self._lifeline = os.pipe2(os.O_CLOEXEC)
         try:
-            self._process = _start(spec, lifeline_read)
+            self._process = _start(spec)
         except OSError as error:
-            os.close(self._lifeline)
             raise MachineLacks(
                 f"cannot be started: {error.strerror}", where=spec.command[0], hint="see duratune doctor"
             ) from error
-        finally:
-            os.close(lifeline_read)
         # Until it is reaped below, even a child that has ended keeps its pid and start time.
         identity = identify(self._process.pid)
         assert identity is not None, "an unreaped child has its entry in /proc"
         self.identity: ProcessIdentity = identity
         if watcher is not None:
             self._register(watcher)
+
+    def write_line(self, line: str, deadline_s: float, reason: str) -> None:
+        """Write one line, at most PIPE_BUF bytes, to stdin.
+
+        Raises Undecided if the child has ended, or does not read for ``deadline_s`` seconds.
+        """
+        data = line.encode() + b"\n"
+        if len(data) > select.PIPE_BUF or b"\n" in data[:-1]:
+            raise ValueError(f"not one line of at most {select.PIPE_BUF} bytes: {line[:80]!r}")
+        stream = self._stdin().fileno()
+        if not select.select([], [stream], [], deadline_s)[1]:
+            raise self._undecided(f"{reason}: it reads nothing for {deadline_s:g} s")
+        try:
+            # A pipe that select calls writable takes PIPE_BUF bytes without blocking (pipe(7)).
+            os.write(stream, data)
+        except BrokenPipeError:
+            raise self._undecided(f"{reason}: it ended first") from None
+
+    def end_input(self) -> None:
+        """Close stdin: the end of what it is to read, and of its lifeline."""
+        self._stdin().close()
 
     def read_line(self, deadline_s: float, reason: str) -> str | None:
         """The next line of stdout without its end; None when the child has closed it.
@@ -160,9 +174,13 @@ class Child:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.kill()
-        os.close(self._lifeline)
+        self._stdin().close()
         if self._process.stdout is not None:
             self._process.stdout.close()
+
+    def _stdin(self) -> IO[bytes]:
+        assert self._process.stdin is not None, "it was started with a pipe"
+        return self._process.stdin
 
     def _stdout(self) -> int:
         assert self._process.stdout is not None, "it was started with a pipe"
@@ -224,24 +242,19 @@ def owned_by(owner: ProcessIdentity) -> list[ProcessIdentity]:
     return found
 
 
-def _start(spec: LaunchSpec, lifeline: int) -> subprocess.Popen[bytes]:
-    command = [str(lifeline) if part == LIFELINE_ARGUMENT else part for part in spec.command]
-    environment = {
-        **os.environ,
-        **spec.environment,
-        LIFELINE_VARIABLE: str(lifeline),
-        OWNER_VARIABLE: str(own_identity()),
-    }
+def _start(spec: LaunchSpec) -> subprocess.Popen[bytes]:
+    environment = {**os.environ, **spec.environment, OWNER_VARIABLE: str(own_identity())}
     with spec.log.open("ab") as log:
+        # Unbuffered: a line is written by one call or not at all.
         return subprocess.Popen(
-            command,
+            list(spec.command),
+            bufsize=0,
             cwd=spec.folder,
             env=environment,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
             start_new_session=True,
-            pass_fds=(lifeline,),
         )
 
 

@@ -33,7 +33,7 @@ _BUILD = ("g++", "cmake", "make", "pkg-config")
 PARTS = {
     part.name: part
     for part in (
-        NativePart("duratune-ycsb", "drives RocksDB", (*_BUILD, "librocksdb-dev")),
+        NativePart("duratune-ycsb", "drives RocksDB", (*_BUILD, "librocksdb-dev", "libxxhash-dev")),
         NativePart("duratune-rocksdb-options", "reads the options of RocksDB", (*_BUILD, "librocksdb-dev")),
         NativePart("libduratune_record.so", "records writes and syncs", ("gcc", "cmake", "make")),
         NativePart("duratune-canary", "checks the recorder", ("gcc", "cmake", "make")),

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import time
 from pathlib import Path
 
@@ -13,20 +12,17 @@ from engines.process import Child, LaunchSpec, kill_tree, owned_by
 from knobs.errors import MachineLacks, Undecided
 from tests.engines_tests.programs import FAMILY, READY_SLEEP, SLEEP, first_line, python, running
 
-# Reads its lifeline and ends with it; its own number comes as the first argument.
-LIFELINE = """
-import os, sys
-print(os.environ["DURATUNE_LIFELINE_FD"] == sys.argv[1], flush=True)
-os.read(int(sys.argv[1]), 1)
-"""
+# Ends with its lifeline.
+LIFELINE = "import os; print('up', flush=True); os.read(0, 1)"
 
 # Starts a child with a lifeline, prints the child's pid and start time, and stays.
 OWNER = """
 import sys, time
 from pathlib import Path
 from engines.process import Child, LaunchSpec
-child = Child(LaunchSpec([sys.executable, "-c", sys.argv[1], "{lifeline}"], Path(sys.argv[2])))
+child = Child(LaunchSpec([sys.executable, "-c", sys.argv[1]], Path(sys.argv[2])))
 child.read_line(30, "test")
+other = Child(LaunchSpec([sys.executable, "-c", "import time; time.sleep(10)"], Path(sys.argv[2])))
 print(child.identity.pid, child.identity.start_ticks, flush=True)
 time.sleep(60)
 """
@@ -188,18 +184,40 @@ def test_the_child_has_its_own_session_and_our_mark(tmp_path: Path) -> None:
 
 
 def test_the_lifeline_ends_with_its_owner(tmp_path: Path) -> None:
+    """Also when a later child of the same owner still runs: that must not hold the pipe open."""
     with running(python(OWNER, LIFELINE, str(tmp_path / "log"))) as owner:
         pid, ticks = first_line(owner).split()
         child = ProcessIdentity(int(pid), int(ticks))
-        # A second child of the same owner must not hold the first one's lifeline open, nor may we.
         assert child.alive()
         owner.kill()
         owner.wait()
     await_end(child, 5)
 
 
-def test_the_lifeline_number_is_handed_over_twice(tmp_path: Path) -> None:
-    with Child(spec(tmp_path, LIFELINE, "{lifeline}")) as child:
-        assert child.read_line(30, "test") == "True"
-        with pytest.raises(subprocess.TimeoutExpired):
-            child._process.wait(0.05)
+def test_lines_go_both_ways(tmp_path: Path) -> None:
+    with Child(spec(tmp_path, "for _ in range(2): print(input()[::-1], flush=True)")) as child:
+        for line, answer in (("abc", "cba"), ("", "")):
+            child.write_line(line, 30, "test")
+            assert child.read_line(30, "test") == answer
+        assert child.wait(30, "test") == 0
+        with pytest.raises(Undecided, match="the next: it ended first"):
+            child.write_line("more", 30, "the next")
+
+
+def test_writing_has_a_deadline(tmp_path: Path) -> None:
+    with Child(spec(tmp_path, SLEEP)) as child, pytest.raises(Undecided, match="the next: it reads nothing"):
+        for _ in range(10_000):
+            child.write_line("x" * 4000, 0.05, "the next")
+
+
+@pytest.mark.parametrize("line", ["two\nlines", "x" * 5000])
+def test_only_one_short_line_is_written_at_once(tmp_path: Path, line: str) -> None:
+    with Child(spec(tmp_path, SLEEP)) as child, pytest.raises(ValueError):
+        child.write_line(line, 30, "test")
+
+
+def test_the_end_of_the_input_is_seen(tmp_path: Path) -> None:
+    with Child(spec(tmp_path, "import sys; print(len(sys.stdin.read()))")) as child:
+        child.write_line("abc", 30, "test")
+        child.end_input()
+        assert child.read_line(30, "test") == "4"
