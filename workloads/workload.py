@@ -1,0 +1,124 @@
+"""What a workload is to the rooms that use it: something that loads, runs under a ledger, and is read back.
+
+A workload is one folder plus one line in ``registry.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engines.process import Killed
+from knobs.errors import InvalidInput
+
+ROW = np.dtype(
+    [("key", "<u8"), ("sequence", "<u8"), ("client", "<u4"), ("flags", "<u4"), ("checksum", "<u8")]
+)
+"""One record of a recovered database; docs/formats.md, "Recovered content"."""
+HEADER_READABLE, CHECKSUM_RIGHT, KEY_MATCHES = 1, 2, 4
+
+Event = dict[str, Any]
+"""One line of a driver's protocol; its kind is under the key ``event``."""
+
+LaunchT = TypeVar("LaunchT", contravariant=True)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How one run goes.
+
+    ``operations`` 0 bounds the run in time only; ``target_per_s`` 0 is as fast as it goes; ``provoke`` is
+    ``flush@0.25,compact@0.5``: what the engine is made to do at which fraction of ``operations``. A run
+    goes on until it is killed, unless ``stop_after``: then it ends cleanly. ``ticker_ms`` 0 leaves the sync
+    counter unsampled.
+    """
+
+    threads: int
+    seed: int
+    warmup_s: float = 0.0
+    measure_s: float = 0.0
+    operations: int = 0
+    target_per_s: float = 0.0
+    provoke: str = ""
+    stop_after: bool = False
+    ticker_ms: int = 20
+
+    def __post_init__(self) -> None:
+        faults = [
+            f"{name}={value} is negative"
+            for name, value in vars(self).items()
+            if isinstance(value, (int, float)) and value < 0
+        ]
+        if self.threads < 1:
+            faults.append(f"threads={self.threads} is below 1")
+        if faults:
+            raise InvalidInput("; ".join(faults), where="plan of a run")
+
+
+@dataclass(frozen=True, eq=False)
+class Recovered:
+    """What the engine made of a crash state.
+
+    ``recovered`` tells whether it came back with the candidate's settings; ``stage`` is where something
+    failed (``recover``, ``scan``, ``neutral-open``, ``neutral-scan``, ``checksum``) with the engine's words
+    in ``error``, both "" if nothing did. ``candidate`` and ``neutral`` are the rows (dtype ROW) that the
+    two starts read, in key order.
+    """
+
+    recovered: bool
+    stage: str
+    error: str
+    recovery_s: float
+    candidate: NDArray[np.void]
+    neutral: NDArray[np.void]
+
+
+class Run(Protocol):
+    """A load that is running."""
+
+    @property
+    def pid(self) -> int:
+        """The process that a SIGKILL is for."""
+        ...
+
+    @property
+    def finished(self) -> bool:
+        """Whether that process has ended."""
+
+    def wait_for(self, event: str, deadline_s: float) -> Event:
+        """The next event of this name.
+
+        Raises Undecided if the process ends or the deadline passes before it, and the driver's own error if
+        it reports one.
+        """
+
+    def kill(self) -> Killed:
+        """SIGKILL its processes and reap them; again returns what the first call did."""
+
+
+class Workload(Protocol[LaunchT]):
+    """A named load. ``launch`` says which instance, in the words of its engine."""
+
+    name: str
+
+    def load(self, launch: LaunchT, folder: Path, seed: int) -> Event:
+        """Create the instance's data; ``folder`` takes the driver's own files.
+
+        Raises if the data is there already.
+        """
+
+    def start(
+        self, launch: LaunchT, plan: Plan, folder: Path, ledger: Path | None, environment: Mapping[str, str]
+    ) -> Run:
+        """Start the load; without a ledger nothing is recorded.
+
+        ``environment`` is added to the driver's own.
+        """
+
+    def verify(self, launch: LaunchT, folder: Path, deadline_s: float) -> Recovered:
+        """Recover the instance that ``launch`` names, which is changed by it, and read it back."""

@@ -1,0 +1,127 @@
+"""The native driver as a process: its spec files, its events, its errors.
+
+The protocol: one JSON object a line on stdout, ``{"event": ..., ...}``; an ``error`` event carries code,
+what and hint. The driver's stdin is its lifeline: when duratune dies, the driver kills itself.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from engines.process import LIFELINE_FD, Child, Killed, LaunchSpec, Watcher
+from knobs.errors import DuratuneError, InvalidInput, MachineLacks, Undecided
+from knobs.native import find
+from workloads.workload import Event
+
+PROGRAM = "duratune-ycsb"
+END_DEADLINE_S = 30.0
+
+_ERRORS: Mapping[str, type[DuratuneError]] = {"invalid-input": InvalidInput, "no-space": MachineLacks}
+
+
+def write_spec(path: Path, values: Mapping[str, str]) -> Path:
+    """Write a spec file. Raises InvalidInput where a value would not be read back as it is."""
+    for key, value in values.items():
+        if value != value.strip() or "\n" in value or "\r" in value:
+            raise InvalidInput(f"{key} has blanks at an end or a line break", where=str(path))
+    path.write_text("".join(f"{key}={value}\n" for key, value in values.items()), encoding="utf-8")
+    return path
+
+
+class DriverProcess:
+    """One driver process; the Run of a YCSB workload.
+
+    Use it in a ``with`` statement: it is killed at the end.
+    """
+
+    def __init__(
+        self,
+        subcommand: str,
+        argument: str,
+        log: Path,
+        environment: Mapping[str, str] | None = None,
+        watcher: Watcher | None = None,
+    ) -> None:
+        """Start it; ``log`` receives its stderr. Raises MachineLacks where it is not built."""
+        command = [str(find(PROGRAM)), subcommand, argument]
+        self._child = Child(LaunchSpec(command, log, environment=environment or {}), watcher)
+        self.events: list[Event] = []
+
+    @property
+    def pid(self) -> int:
+        """The process that a SIGKILL is for."""
+        return self._child.identity.pid
+
+    @property
+    def finished(self) -> bool:
+        """Whether it has ended."""
+        return not self._child.identity.alive()
+
+    def wait_for(self, event: str, deadline_s: float) -> Event:
+        """The next event of this name; those before it are in ``events`` too.
+
+        Raises what the driver's error event says (InvalidInput, MachineLacks, else Undecided); Undecided if
+        the driver ends, stops its load or stays silent until the deadline.
+        """
+        ends_s = time.monotonic() + deadline_s
+        while True:
+            found = self._next(event, ends_s)
+            if found["event"] == event:
+                return found
+            if found["event"] == "stopped":
+                raise Undecided(f"the load stopped before '{event}': {found['why']}", where=PROGRAM)
+
+    def send(self, line: str, deadline_s: float) -> None:
+        """Write one line to its stdin (`verify -` reads spec paths there)."""
+        self._child.write_line(line, deadline_s, "handing over a spec")
+
+    def kill(self) -> Killed:
+        """SIGKILL it and its descendants, and reap them."""
+        return self._child.kill()
+
+    def wait(self, deadline_s: float = END_DEADLINE_S) -> int:
+        """The exit code of a driver that ends by itself."""
+        return self._child.wait(deadline_s, "ending")
+
+    def __enter__(self) -> DriverProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._child.__exit__(None, None, None)
+
+    def _next(self, wanted: str, ends_s: float) -> Event:
+        reason = f"waiting for '{wanted}'"
+        line = self._child.read_line(max(0.0, ends_s - time.monotonic()), reason)
+        if line is None:
+            raise Undecided(f"{reason}: the driver ended", where=PROGRAM, hint=self._child.log_tail())
+        try:
+            event: Event = json.loads(line)
+        except ValueError as error:
+            raise Undecided(f"{reason}: the driver wrote {line[:200]!r}", where=PROGRAM) from error
+        self.events.append(event)
+        if event["event"] == "error":
+            raise _error_of(event)
+        return event
+
+
+def run_to_end(subcommand: str, spec: Path, event: str, deadline_s: float, watcher: Watcher | None) -> Event:
+    """Run a subcommand that ends by itself and return its one result event."""
+    with DriverProcess(subcommand, str(spec), spec.with_suffix(".log"), watcher=watcher) as driver:
+        found = driver.wait_for(event, deadline_s)
+        code = driver.wait()
+    if code != 0:
+        raise Undecided(f"{subcommand} ended with {code} after '{event}'", where=PROGRAM)
+    return found
+
+
+def lifeline() -> dict[str, str]:
+    """The spec key that ties the driver to this process."""
+    return {"lifeline.fd": str(LIFELINE_FD)}
+
+
+def _error_of(event: Event) -> DuratuneError:
+    kind = _ERRORS.get(event["code"], Undecided)
+    return kind(event["what"], where=PROGRAM if kind is Undecided else "rocksdb", hint=event["hint"])

@@ -1,0 +1,61 @@
+// YCSB's RocksDB binding: one column family, all fields of a record in one value, update = get, merge, put.
+#pragma once
+
+#include "database.h"
+#include "field_bytes.h"
+#include "rocksdb_instance.h"
+#include "workload.h"
+
+namespace duratune {
+
+class RocksDatabase : public Database {
+ public:
+  // `counts_syncs` opens with RocksDB's tickers on, which costs a counter per event.
+  RocksDatabase(const RocksSettings& settings, const Workload& workload, bool counts_syncs);
+
+  std::unique_ptr<Session> new_session(LedgerClient& client, uint64_t seed) override;
+  // flush: every column family; compact: everything.
+  std::string provoke(const std::string& what) override;
+  std::string flush_wal(bool sync) override;
+  std::optional<uint64_t> wal_syncs() const override;
+  void close() override;
+
+  RocksInstance& instance() { return *instance_; }
+
+ private:
+  RocksSettings settings_;
+  const Workload& workload_;
+  std::shared_ptr<rocksdb::Statistics> statistics_;
+  std::unique_ptr<RocksInstance> instance_;
+};
+
+class RocksSession : public Session {
+ public:
+  RocksSession(RocksInstance& instance, const rocksdb::WriteOptions& write, const Workload& workload,
+               LedgerClient& client, uint64_t seed);
+
+  Result read(const std::string& key_name, std::optional<size_t> field) override;
+  Result scan(const std::string& key_name, uint64_t length, std::optional<size_t> field) override;
+  Result insert(const Write& write) override;
+  Result update(const Write& write) override;
+  const std::string& last_error() const override { return last_error_; }
+
+ private:
+  Result failed(const rocksdb::Status& status);
+  Result check(std::string_view key_name, std::string_view value, std::optional<size_t> field);
+  void fill_all(const std::string& key_name);
+  Result put(const Write& write);
+
+  rocksdb::DB* db_;
+  rocksdb::ColumnFamilyHandle* family_;
+  rocksdb::WriteOptions write_;
+  rocksdb::ReadOptions read_;
+  const Workload& workload_;
+  LedgerClient& client_;
+  FieldBytes bytes_;
+  std::string value_;
+  std::string last_error_;
+  rocksdb::PinnableSlice pinned_;
+};
+
+}  // namespace duratune

@@ -1,0 +1,107 @@
+"""Recovers crash states one after another in children of one warm driver process."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engines.process import Watcher
+from knobs.errors import Undecided
+from workloads.workload import ROW, Recovered
+from workloads.ycsb.driver import DriverProcess, lifeline, write_spec
+from workloads.ycsb.launch import Launch
+from workloads.ycsb.properties import Properties
+
+_SEND_DEADLINE_S = 10.0
+_KEYS = ("insertorder", "zeropadding")
+
+
+class Verifier:
+    """Use it in a ``with`` statement.
+
+    ``folder`` takes spec and row files, which are removed once they are read.
+    """
+
+    def __init__(self, properties: Properties, folder: Path, watcher: Watcher | None = None) -> None:
+        self._properties = properties
+        self._folder = folder
+        self._watcher = watcher
+        self._numbers = itertools.count()
+        self._driver: DriverProcess | None = None
+
+    def verify(self, launch: Launch, deadline_s: float) -> Recovered:
+        """Recover the database that ``launch`` names and read it back twice (see ``Recovered``).
+
+        The database is changed by it. A recovery that takes longer than the deadline is not recovered; a
+        failure of the driver itself raises, and the next call starts a new driver.
+        """
+        number = next(self._numbers)
+        rows = {name: self._folder / f"verify-{number}.{name}" for name in ("candidate", "neutral")}
+        spec = self._folder / f"verify-{number}.spec"
+        write_spec(spec, self._spec(launch, rows))
+        try:
+            return self._verify(spec, rows, deadline_s)
+        except Undecided as error:
+            self.close()
+            if "nothing within" in error.what:
+                return Recovered(
+                    False, "recover", f"not back within {deadline_s:g} s", deadline_s, _no_rows(), _no_rows()
+                )
+            raise
+        except Exception:
+            self.close()
+            raise
+        finally:
+            for path in (spec, *rows.values()):
+                path.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """End the driver."""
+        if self._driver is not None:
+            self._driver.__exit__()
+            self._driver = None
+
+    def __enter__(self) -> Verifier:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _verify(self, spec: Path, rows: Mapping[str, Path], deadline_s: float) -> Recovered:
+        if self._driver is None:
+            self._driver = DriverProcess("verify", "-", self._folder / "verify.log", watcher=self._watcher)
+        self._driver.send(str(spec), _SEND_DEADLINE_S)
+        event = self._driver.wait_for("verified", deadline_s)
+        if event["spec"] != str(spec):
+            raise Undecided(
+                f"the verifier answered for {event['spec']} instead of {spec}", where="duratune-ycsb"
+            )
+        return Recovered(
+            recovered=event["recovered"],
+            stage=event["stage"],
+            error=event["error"],
+            recovery_s=event["recovery_s"],
+            candidate=_read_rows(rows["candidate"]),
+            neutral=_read_rows(rows["neutral"]),
+        )
+
+    def _spec(self, launch: Launch, rows: Mapping[str, Path]) -> dict[str, str]:
+        spec = {f"rows.{name}": str(path) for name, path in rows.items()}
+        database = {key: value for key, value in launch.spec().items() if key.startswith("db.")}
+        return {**database, **spec, **lifeline(), **{key: self._properties[key] for key in _KEYS}}
+
+
+def _read_rows(path: Path) -> NDArray[np.void]:
+    if not path.exists():
+        return _no_rows()
+    data = path.read_bytes()
+    # An engine that was killed by its own signal may leave half a row; whole rows are what it had read.
+    return np.frombuffer(data[: len(data) // ROW.itemsize * ROW.itemsize], dtype=ROW)
+
+
+def _no_rows() -> NDArray[np.void]:
+    return np.empty(0, dtype=ROW)

@@ -1,0 +1,92 @@
+"""YCSB's core workload on RocksDB, as a workload that duratune can load, run, kill and verify."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from engines.process import Watcher
+from workloads.workload import Event, Plan, Recovered
+from workloads.ycsb.driver import DriverProcess, lifeline, run_to_end, write_spec
+from workloads.ycsb.launch import Launch
+from workloads.ycsb.properties import Properties
+from workloads.ycsb.verifier import Verifier
+
+LOAD_DEADLINE_S = 3600.0
+EFFECTIVE_NAME = "effective.options"
+"""The settings in force, in the folder of a run, once it has said ``opened`` and then ``warming``."""
+
+
+@dataclass(frozen=True)
+class YcsbWorkload:
+    """One set of YCSB properties under a name. ``watcher`` ends the drivers should duratune be killed."""
+
+    name: str
+    properties: Properties
+    watcher: Watcher | None = None
+
+    def with_values(self, values: Mapping[str, str]) -> YcsbWorkload:
+        """The same with other properties; raises InvalidInput with every fault."""
+        return dataclasses.replace(self, properties=self.properties.with_values(values))
+
+    def load(
+        self, launch: Launch, folder: Path, seed: int, threads: int = 2, deadline_s: float = LOAD_DEADLINE_S
+    ) -> Event:
+        """Create the database with every record's initial version, closed and synced; the ``loaded`` event.
+
+        The content depends on properties and seed only. Raises InvalidInput where the database folder
+        exists or RocksDB rejects the settings, MachineLacks where the disk is full.
+        """
+        spec = write_spec(folder / "load.spec", self._spec(launch, Plan(threads, seed), ledger=None))
+        return run_to_end("load", spec, "loaded", deadline_s, self.watcher)
+
+    def start(
+        self,
+        launch: Launch,
+        plan: Plan,
+        folder: Path,
+        ledger: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> DriverProcess:
+        """Open the loaded database and start the load. ``folder`` takes spec, log and the settings in force.
+
+        Its events, in order: ``opened``, ``warming``, ``measuring``, ``measured``, ``reached`` (bounded
+        runs), ``closed`` (with ``stop_after``); ``provoked`` and ``stopped`` between them.
+        """
+        spec = self._spec(launch, plan, ledger) | {"effective.path": str(folder / EFFECTIVE_NAME)}
+        path = write_spec(folder / "run.spec", spec)
+        return DriverProcess("run", str(path), folder / "run.log", environment, self.watcher)
+
+    def verify(self, launch: Launch, folder: Path, deadline_s: float) -> Recovered:
+        """Recover the database that ``launch`` names, which is changed by it, and read it back."""
+        with self.verifier(folder) as verifier:
+            return verifier.verify(launch, deadline_s)
+
+    def verifier(self, folder: Path) -> Verifier:
+        """For many states: one warm process that verifies them one after another."""
+        return Verifier(self.properties, folder, self.watcher)
+
+    def _spec(self, launch: Launch, plan: Plan, ledger: Path | None) -> dict[str, str]:
+        spec = {**launch.spec(), **self.properties, **_plan_spec(plan), **lifeline()}
+        return spec | ({"ledger": "off"} if ledger is None else {"ledger.path": str(ledger)})
+
+
+def effective(launch: Launch, folder: Path, watcher: Watcher | None = None, deadline_s: float = 60.0) -> str:
+    """The settings that RocksDB makes of the launch's, as the text of an OPTIONS file.
+
+    Creates an empty database where the launch says, which the caller removes. Raises InvalidInput where
+    RocksDB rejects the settings.
+    """
+    path = folder / EFFECTIVE_NAME
+    database = {key: value for key, value in launch.spec().items() if not key.startswith("application.")}
+    spec = write_spec(folder / "effective.spec", {**database, **lifeline(), "effective.path": str(path)})
+    run_to_end("effective", spec, "effective", deadline_s, watcher)
+    return path.read_text(encoding="utf-8")
+
+
+def _plan_spec(plan: Plan) -> dict[str, str]:
+    names = {"target_per_s": "target"}
+    spec = {names.get(key, key): str(value) for key, value in vars(plan).items()}
+    return spec | {"stop_after": str(plan.stop_after).lower()}
