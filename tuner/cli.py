@@ -24,18 +24,26 @@ from tuner import failure
 
 @dataclass(frozen=True)
 class CommandEntry:
-    """One command: the module that holds it, and its line in the overview."""
+    """One command: the module that holds it, and its line in the overview.
+
+    ``starts_engines``: before it begins, what dead duratune processes have left behind is removed.
+    """
 
     module: str
     summary: str
+    starts_engines: bool = False
 
 
 COMMANDS = {
     "tune": CommandEntry(
-        "tuner.commands.tune", "search for the fastest configuration that holds the contract"
+        "tuner.commands.tune",
+        "search for the fastest configuration that holds the contract",
+        starts_engines=True,
     ),
-    "crash": CommandEntry("tuner.commands.crash", "crash-validate one configuration"),
-    "bench": CommandEntry("tuner.commands.bench", "measure one configuration, or two side by side"),
+    "crash": CommandEntry("tuner.commands.crash", "crash-validate one configuration", starts_engines=True),
+    "bench": CommandEntry(
+        "tuner.commands.bench", "measure one configuration, or two side by side", starts_engines=True
+    ),
     "knobs": CommandEntry("tuner.commands.knobs", "what may be set, what it does and what it risks"),
     "doctor": CommandEntry("tuner.commands.doctor", "what this machine can do and what it lacks"),
 }
@@ -47,7 +55,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     as_json = "--json" in words[: words.index("--")] if "--" in words else "--json" in words
     _install_signal_handlers()
     try:
-        return _dispatch(words)
+        code = _dispatch(words)
+        # Here, where a full disk or a closed pipe still becomes an exit code of ours.
+        sys.stdout.flush()
+        return code
     except DuratuneError as error:
         return failure.report(error, as_json=as_json)
     except KeyboardInterrupt:
@@ -56,7 +67,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return failure.report_signal(ended.signal, as_json=as_json)
     except BrokenPipeError:
         return _reader_gone()
-    except Exception as error:  # The boundary: whatever gets here is a defect of duratune, exit code 70.
+    except (Exception, SystemExit) as error:
+        # The boundary: whatever gets here, a library's own exit too, is a defect of duratune.
         return failure.report_internal(error, as_json=as_json)
 
 
@@ -91,7 +103,19 @@ def _dispatch(words: list[str]) -> int:
     name = words[0]
     if name not in COMMANDS:
         raise _unknown(name)
+    if COMMANDS[name].starts_engines:
+        _sweep()
     return _run(name, importlib.import_module(COMMANDS[name].module).command, words[1:])
+
+
+def _sweep() -> None:
+    from engines.scratch import sweep
+
+    report = sweep()
+    for path in report.removed:
+        print(f"removed {path}, left behind by a duratune that was killed", file=sys.stderr)
+    for kept in report.kept:
+        print(f"left alone: {kept.path}: {kept.reason}", file=sys.stderr)
 
 
 def _run(name: str, function: Callable[..., int | None], words: list[str]) -> int:

@@ -28,7 +28,7 @@ def report_signal(number: signal.Signals, *, as_json: bool) -> int:
     return 128 + number
 
 
-def report_internal(error: Exception, *, as_json: bool) -> int:
+def report_internal(error: BaseException, *, as_json: bool) -> int:
     """Tell a defect of duratune, with the place of its traceback; returns 70."""
     place = _write_traceback(error)
     summary = f"internal error: {type(error).__name__}: {error}".splitlines()[0]
@@ -46,7 +46,7 @@ def _tell(code: str, what: str, where: str, hint: str, *, as_json: bool) -> None
         print(f"hint: {hint}", file=sys.stderr)
 
 
-def _write_traceback(error: Exception) -> str:
+def _write_traceback(error: BaseException) -> str:
     text = "".join(traceback.format_exception(error))
     stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
     path = state_folder() / "internal-errors" / f"{stamp}-{os.getpid()}.txt"
