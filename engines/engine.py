@@ -59,6 +59,15 @@ class LogMap:
     opaque: str = ""
 
 
+@dataclass(frozen=True)
+class ControlSettings:
+    """Settings over the engine's defaults whose verdict is known beforehand: ``lossy`` must come out
+    BROKEN under `strict`, ``honest`` HELD."""
+
+    lossy: Mapping[str, str]
+    honest: Mapping[str, str]
+
+
 class LogReader(Protocol):
     """Reads an engine's own file formats out of recorded bytes."""
 

@@ -27,6 +27,12 @@ class ProcessIdentity:
     def __str__(self) -> str:
         return f"{self.pid}@{self.start_ticks}"
 
+    @staticmethod
+    def parse(text: str) -> ProcessIdentity:
+        """Read what ``str`` wrote; raises ValueError for anything else."""
+        pid, _, ticks = text.partition("@")
+        return ProcessIdentity(int(pid), int(ticks))
+
 
 def identify(pid: int) -> ProcessIdentity | None:
     """The identity of the process that has this pid now; None if there is none."""

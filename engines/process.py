@@ -222,7 +222,7 @@ def kill_tree(root: ProcessIdentity, reap: Callable[[float], object] | None = No
             os.killpg(root.pid, signal.SIGKILL)
     if reap is not None:
         reap(END_DEADLINE_S)
-    _await_end(tree)
+    await_end(tree)
     return Killed(at_ns, tuple(tree))
 
 
@@ -293,8 +293,11 @@ def _descendants(root: ProcessIdentity) -> list[ProcessIdentity]:
     return [found for found in (identify(child.pid) for child in children) if found is not None]
 
 
-def _await_end(processes: Sequence[ProcessIdentity]) -> None:
-    """Wait until none of them runs. A zombie has ended; whoever is its parent now reaps it."""
+def await_end(processes: Sequence[ProcessIdentity]) -> None:
+    """Wait until none of them runs. A zombie has ended; whoever is its parent now reaps it.
+
+    Raises Undecided if one still runs after 30 s.
+    """
     ends_s = time.monotonic() + END_DEADLINE_S
     for process in processes:
         try:
@@ -308,8 +311,8 @@ def _await_end(processes: Sequence[ProcessIdentity]) -> None:
                 and not select.select([handle], [], [], max(0.0, ends_s - time.monotonic()))[0]
             ):
                 raise Undecided(
-                    f"process {process.pid} does not end after SIGKILL",
-                    hint="it hangs in the kernel; see its state in /proc",
+                    f"process {process.pid} does not end",
+                    hint="it may hang in the kernel; see its state in /proc",
                 )
         finally:
             os.close(handle)

@@ -1,10 +1,9 @@
 """Ends what duratune has started when duratune itself is killed, SIGKILL included.
 
 The supervisor is a small process in a session of its own. It holds the read end of a pipe whose other
-end only duratune has, and learns over it which processes to watch. When the pipe closes, duratune has
-ended: the supervisor kills every watched tree and every process that carries that duratune's mark in its
-environment, and then sweeps the scratch folders of dead processes. After an orderly end there is nothing
-of either left, and it just ends.
+end only duratune has, and learns over it which processes to watch. When the pipe closes, the supervisor
+kills every watched tree and every process that carries that duratune's mark in its environment. Unless
+duratune said goodbye it has died, and the scratch folders of dead processes are swept too.
 
 Not covered: the supervisor and duratune killed together; then the next start sweeps the folders, and
 only programs with a lifeline end by themselves.
@@ -12,6 +11,7 @@ only programs with a lifeline end by themselves.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -22,11 +22,12 @@ from types import TracebackType
 from typing import IO, Self
 
 from engines.identity import ProcessIdentity, own_identity
-from engines.process import kill_tree, owned_by
+from engines.process import await_end, kill_tree, owned_by
 from engines.scratch import sweep
 from knobs.errors import Undecided
 
 END_DEADLINE_S = 10.0
+GOODBYE = "goodbye"
 
 
 class Supervisor:
@@ -49,15 +50,17 @@ class Supervisor:
 
     def watch(self, process: ProcessIdentity) -> None:
         """Kill this process and its descendants if duratune dies before `forget`."""
-        self._tell("watch", process)
+        self._tell(f"watch {process}")
 
     def forget(self, process: ProcessIdentity) -> None:
         """The process has ended and was reaped."""
-        self._tell("forget", process)
+        self._tell(f"forget {process}")
 
     def close(self) -> None:
         """End the supervisor. It kills what is still being watched."""
         if not self._input().closed:
+            with contextlib.suppress(Undecided):  # Already gone: there is nobody to part from.
+                self._tell(GOODBYE)
             self._input().close()
             self._process.wait(END_DEADLINE_S)
             self._output().close()
@@ -70,10 +73,10 @@ class Supervisor:
     ) -> None:
         self.close()
 
-    def _tell(self, verb: str, process: ProcessIdentity) -> None:
+    def _tell(self, line: str) -> None:
         try:
             # One write below PIPE_BUF: lines of several threads do not mix.
-            os.write(self._input().fileno(), f"{verb} {process.pid} {process.start_ticks}\n".encode())
+            os.write(self._input().fileno(), f"{line}\n".encode())
         except BrokenPipeError:
             raise Undecided(
                 "the supervisor process has ended", hint="something killed it; start again"
@@ -89,17 +92,22 @@ class Supervisor:
 
 
 def supervise(owner: ProcessIdentity, lines: Iterable[str]) -> None:
-    """Follow the lines until they end, then kill what is left of ``owner`` and sweep."""
+    """Follow the lines until they end, kill what is left of ``owner``, and sweep if it has died."""
     watched: set[ProcessIdentity] = set()
+    orderly = False
     for line in lines:
-        verb, pid, ticks = line.split()
-        process = ProcessIdentity(int(pid), int(ticks))
+        verb, _, name = line.strip().partition(" ")
         if verb == "watch":
-            watched.add(process)
+            watched.add(ProcessIdentity.parse(name))
+        elif verb == "forget":
+            watched.discard(ProcessIdentity.parse(name))
         else:
-            watched.discard(process)
+            orderly = True
     failed = _kill_all([*watched, *owned_by(owner)])
-    sweep()
+    if not orderly:
+        # The pipe closes a moment before the process has ended, and only the dead are swept.
+        await_end([owner])
+        sweep()
     if failed:
         raise failed[0]
 
@@ -120,10 +128,9 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         # It ends with its pipe. A signal to all of a user's processes must not end it before duratune.
         signal.signal(number, signal.SIG_IGN)
-    pid, _, ticks = sys.argv[1].partition("@")
     sys.stdout.write("ready\n")
     sys.stdout.flush()
-    supervise(ProcessIdentity(int(pid), int(ticks)), sys.stdin)
+    supervise(ProcessIdentity.parse(sys.argv[1]), sys.stdin)
 
 
 if __name__ == "__main__":

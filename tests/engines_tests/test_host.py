@@ -87,7 +87,7 @@ def test_strict_is_refused_on_overlayfs(tmp_path: Path) -> None:
 def test_a_mount_table_with_spaces_and_optional_fields(tmp_path: Path) -> None:
     table = tmp_path / "mountinfo"
     table.write_text(
-        "36 35 98:0 /root /mnt/with\\040space rw,noatime shared:1 master:2 "
+        "36 35 98:0 /inner /mnt/with\\040space rw,noatime shared:1 master:2 "
         "- ext3 /dev/a\\134b rw,errors=continue\n"
         "37 36 0:5 / /mnt rw - tmpfs none rw,size=4k\n"
     )
