@@ -17,16 +17,6 @@ from knobs.rocksdb.tuning import RANGES
 
 _SNAPSHOTS = Path(__file__).parent / "snapshots"
 
-_TYPE_BOUNDS: dict[str, tuple[int, int]] = {
-    "int": (-(2**31), 2**31 - 1),
-    "int32_t": (-(2**31), 2**31 - 1),
-    "int64_t": (-(2**63), 2**63 - 1),
-    "unsigned int": (0, 2**32 - 1),
-    "uint32_t": (0, 2**32 - 1),
-    "uint64_t": (0, 2**64 - 1),
-    "size_t": (0, 2**64 - 1),
-}
-
 # Other spellings of a section: the C++ struct's name, and the section title of an OPTIONS file.
 _SECTION_ALIASES = {
     "ColumnFamilyOptions": "CFOptions",
@@ -174,7 +164,7 @@ def load(version: str | None = None) -> RocksdbCatalogue:
 
 def _knob(entry: Mapping[str, Any]) -> Knob:
     name: str = entry["name"]
-    low, high = BOUNDS.get(name) or _TYPE_BOUNDS.get(entry["type"]) or (None, None)
+    low, high = BOUNDS.get(name) or values.INTEGER_TYPES.get(entry["type"]) or (None, None)
     return Knob(
         name=name,
         kind=entry["kind"],

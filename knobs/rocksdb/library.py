@@ -66,6 +66,14 @@ def open_database(file: Path, folder: Path) -> str:
     return _run(["open", str(file), str(folder)])
 
 
+def write_one(file: Path, folder: Path, *flags: str) -> None:
+    """Opens as `open_database` and writes one record with the WriteOptions in ``flags`` (sync, disableWAL).
+
+    Raises InvalidInput with RocksDB's message if it refuses, MachineLacks where the tool is not built.
+    """
+    _run(["write", str(file), str(folder), *flags])
+
+
 def _run(arguments: list[str], text: str = "") -> str:
     done = subprocess.run(
         [str(native.find(TOOL)), *arguments],

@@ -120,8 +120,8 @@ BOUNDS: dict[str, tuple[float, float]] = {
     "BlockBasedTableOptions.index_block_restart_interval": (1, 2**31 - 1),
     # Outside 0..100 the table factory silently uses 0 [7.8.3].
     "BlockBasedTableOptions.block_size_deviation": (0, 100),
-    # "block size exceeds maximum number (4GiB) allowed" [7.8.3]; 0 makes a block per entry.
-    "BlockBasedTableOptions.block_size": (1, 2**32 - 1),
+    # "block size exceeds maximum number (4GiB) allowed" [7.8.3].
+    "BlockBasedTableOptions.block_size": (0, 2**32 - 1),
     # "Unsupported BlockBasedTable format_version" [7.8.3].
     "BlockBasedTableOptions.format_version": (0, 5),
     # A negative count makes the library throw, a huge one exhausts memory; one is the least it keeps.
@@ -133,7 +133,7 @@ BOUNDS: dict[str, tuple[float, float]] = {
     "CFOptions.blob_garbage_collection_force_threshold": (0, 1),
     # -1 keeps every file open; anything else is a count.
     "DBOptions.max_open_files": (-1, 2**31 - 1),
-    # Default -1 or a percentage; the cache's share is at most 2^19 shards.
+    # With 20 and more the table cache is not made, and the library aborts [7.8.3].
     "DBOptions.table_cache_numshardbits": (-1, 19),
     # "Currently supported values are zero (disabled) and eight" (options.h); a rule checks the two.
     "WriteOptions.protection_bytes_per_key": (0, 8),

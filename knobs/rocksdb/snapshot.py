@@ -19,6 +19,7 @@ from typing import Any
 from knobs import native
 from knobs.errors import MachineLacks, Undecided
 from knobs.rocksdb import headers, library
+from knobs.rocksdb.values import INTEGER_TYPES
 
 FOLDER = Path(__file__).parent / "snapshots"
 
@@ -43,16 +44,6 @@ _ENUM_HEADERS = (
 
 # WriteOptions have no parser in the library; its header names the only two that are allowed.
 _WRITE_CHOICES = {"rate_limiter_priority": ("IO_USER", "IO_TOTAL")}
-
-INTEGER_TYPES: dict[str, tuple[int, int]] = {
-    "int": (-(2**31), 2**31 - 1),
-    "int32_t": (-(2**31), 2**31 - 1),
-    "int64_t": (-(2**63), 2**63 - 1),
-    "unsigned int": (0, 2**32 - 1),
-    "uint32_t": (0, 2**32 - 1),
-    "uint64_t": (0, 2**64 - 1),
-    "size_t": (0, 2**64 - 1),
-}
 
 # Values to check a type with where the library itself would change or choke on the ordinary ones (7.8.3):
 # it allocates num_levels numbers while it reads the value; the block-based table rewrites deviations

@@ -5,6 +5,8 @@
 //                           defaults and prints "ok<TAB>VALUE AS PRINTED" or "error<TAB>MESSAGE"
 //   roundtrip FILE          loads an OPTIONS file strictly and prints it again
 //   open FILE DIR           opens (creates) a database with the file; prints the options in force
+//   write FILE DIR [sync] [disableWAL]
+//                           opens the same way and writes one record: some mixes fail only then
 //
 // Every answer comes from the library's public interface. Exit codes: 0 done, 2 refused (the
 // library's own message is on standard error), 70 standard output could not be written.
@@ -274,26 +276,60 @@ int RoundTrip(const std::string& file) {
   return 0;
 }
 
+// A database opened with an OPTIONS file; closed, with its handles, when it goes out of scope.
+class Opened {
+ public:
+  Opened(const std::string& file, const std::string& folder) {
+    DBOptions options;
+    Load(file, &options, &families_);
+    options.create_if_missing = true;
+    options.create_missing_column_families = true;
+    DB* db = nullptr;
+    const Status status = DB::Open(options, folder, families_, &handles_, &db);
+    db_.reset(db);
+    if (!status.ok()) throw Refusal{status.ToString()};
+  }
+  Opened(const Opened&) = delete;
+  Opened& operator=(const Opened&) = delete;
+  ~Opened() {
+    for (auto* handle : handles_) db_->DestroyColumnFamilyHandle(handle);
+  }
+
+  void PrintInForce() {
+    for (size_t i = 0; i < handles_.size(); ++i) families_[i].options = db_->GetOptions(handles_[i]);
+    PrintFile(db_->GetDBOptions(), families_);
+  }
+
+  void WriteOne(const WriteOptions& how) {
+    const Status status = db_->Put(how, handles_.front(), "key", "value");
+    if (!status.ok()) throw Refusal{status.ToString()};
+  }
+
+ private:
+  std::vector<ColumnFamilyDescriptor> families_;
+  std::vector<ColumnFamilyHandle*> handles_;
+  std::unique_ptr<DB> db_;
+};
+
 int Open(const std::string& file, const std::string& folder) {
-  DBOptions options;
-  std::vector<ColumnFamilyDescriptor> families;
-  Load(file, &options, &families);
-  options.create_if_missing = true;
-  options.create_missing_column_families = true;
-  DB* opened = nullptr;
-  std::vector<ColumnFamilyHandle*> handles;
-  const Status status = DB::Open(options, folder, families, &handles, &opened);
-  const std::unique_ptr<DB> db(opened);
-  if (!status.ok()) throw Refusal{status.ToString()};
-  for (size_t i = 0; i < handles.size(); ++i) families[i].options = db->GetOptions(handles[i]);
-  const DBOptions in_force = db->GetDBOptions();
-  for (auto* handle : handles) db->DestroyColumnFamilyHandle(handle);
-  PrintFile(in_force, families);
+  Opened(file, folder).PrintInForce();
+  return 0;
+}
+
+int Write(const std::string& file, const std::string& folder, const std::vector<std::string>& flags) {
+  WriteOptions how;
+  for (const auto& flag : flags) {
+    if (flag != "sync" && flag != "disableWAL") throw Refusal{"no such write option: " + flag};
+    (flag == "sync" ? how.sync : how.disableWAL) = true;
+  }
+  Opened(file, folder).WriteOne(how);
+  std::cout << "written\n";
   return 0;
 }
 
 int Usage() {
-  std::cerr << "usage: duratune-rocksdb-options options | probe | roundtrip FILE | open FILE DIR\n";
+  std::cerr << "usage: duratune-rocksdb-options options | probe | roundtrip FILE |\n"
+               "       open FILE DIR | write FILE DIR [sync] [disableWAL]\n";
   return kRefused;
 }
 
@@ -304,6 +340,8 @@ int Run(const std::vector<std::string>& arguments) {
   if (mode == "probe" && arguments.size() == 1) return Probe();
   if (mode == "roundtrip" && arguments.size() == 2) return RoundTrip(arguments[1]);
   if (mode == "open" && arguments.size() == 3) return Open(arguments[1], arguments[2]);
+  if (mode == "write" && arguments.size() >= 3)
+    return Write(arguments[1], arguments[2], {arguments.begin() + 3, arguments.end()});
   return Usage();
 }
 
