@@ -23,6 +23,7 @@ import numpy.typing as npt
 from crashlab.verdict import CrashKind, Judgement, LostWrite, Reason, Verdict
 from knobs.contract import Contract
 from workloads.ledger import ACKNOWLEDGED, Entries
+from workloads.workload import CHECKSUM_RIGHT, HEADER_READABLE, KEY_MATCHES
 
 Integers = npt.NDArray[np.int64]
 Booleans = npt.NDArray[np.bool_]
@@ -30,12 +31,6 @@ Booleans = npt.NDArray[np.bool_]
 NEVER = np.iinfo(np.int64).max
 """The end of a write that was never acknowledged."""
 
-ROW = np.dtype(
-    [("key", "<u8"), ("sequence", "<u8"), ("client", "<u4"), ("flags", "<u4"), ("checksum", "<u8")]
-)
-"""One recovered record, as docs/formats.md lays it out."""
-
-HEADER_READABLE, CHECKSUM_RIGHT, KEY_MATCHES = 1, 2, 4
 _SOUND = HEADER_READABLE | CHECKSUM_RIGHT | KEY_MATCHES
 _EVIDENCE_LINES_MAX = 5
 

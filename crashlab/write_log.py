@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -158,7 +158,7 @@ class WriteLog:
         Raises InvalidInput where the file is no write log, and Undecided where it is one and is
         damaged; the message names the offset or position.
         """
-        with path.open("rb") as file:
+        with _opened(path) as file:
             size = os.fstat(file.fileno()).st_size
             if size < BLOCK_BYTES or file.read(8) != MAGIC:
                 raise InvalidInput("is not a write log of this version", where=str(path))
@@ -429,6 +429,13 @@ def _collector_paused() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
+
+
+def _opened(path: Path) -> BinaryIO:
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise InvalidInput(f"the write log cannot be read: {error.strerror}", where=str(path)) from error
 
 
 def _u64(data: mmap.mmap, offset: int) -> int:

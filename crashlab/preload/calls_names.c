@@ -49,7 +49,9 @@ static int open_recorded(int folder, const char *path, int flags, mode_t mode) {
   struct place place;
   int descriptor;
   bool nameless = (flags & O_TMPFILE) == O_TMPFILE;
-  if ((flags & (O_CREAT | O_TRUNC)) != 0 && !nameless && place_find(&place, folder, path, true)) {
+  /* Anything but a regular file is neither made nor emptied, and a FIFO may block: it is opened without the lock. */
+  if ((flags & (O_CREAT | O_TRUNC)) != 0 && !nameless && place_find(&place, folder, path, true) &&
+      (!place.exists || S_ISREG(place.status.st_mode))) {
     lock_names();
     descriptor = open_in_place(&place, folder, path, flags, mode);
     unlock_names();

@@ -123,13 +123,13 @@ static void change_bytes(void) {
   close_file(file);
   file = open("bytes", O_WRONLY | O_APPEND);
   if (file < 0) fail("open", "bytes");
-  wrote("append", file, write(file, "append.", 7), 64, "append.", 0);
+  wrote("write to the end", file, write(file, "append.", 7), 64, "append.", 0);
   close_file(file);
   if (truncate("bytes", 70) != 0) fail("truncate", "bytes");
   did("truncate", "\"call\": \"truncate\", \"inode\": %" PRIu64 ", \"a\": 70", inode_at("bytes"));
   file = open("bytes", O_WRONLY | O_TRUNC);
   if (file < 0) fail("open", "bytes");
-  did("truncate", "\"call\": \"open\", \"inode\": %" PRIu64 ", \"a\": 0", inode_of(file));
+  did("truncate", "\"call\": \"open with O_TRUNC\", \"inode\": %" PRIu64 ", \"a\": 0", inode_of(file));
   close_file(file);
   file = open_new("own-sync", O_DSYNC);
   write_text(file, "its own sync.", 1);

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from crashlab.oracle import CHECKSUM_RIGHT, HEADER_READABLE, KEY_MATCHES, ROW, History
+from crashlab.oracle import History
 from workloads.ledger import ACKNOWLEDGED, BEGUN, FAILED, Entries
+from workloads.workload import CHECKSUM_RIGHT, HEADER_READABLE, KEY_MATCHES, ROW
 
 SOUND = HEADER_READABLE | CHECKSUM_RIGHT | KEY_MATCHES
 
@@ -34,20 +36,24 @@ def history(writes: Sequence[W], initial_records: int = 0) -> History:
         sequence[write.client] = sequence.get(write.client, 0) + 1
         numbers.append(sequence[write.client])
     status = [FAILED if w.failed else BEGUN if w.end is None else ACKNOWLEDGED for w in ordered]
-    column = lambda values, kind: np.array(list(values), dtype=kind)  # noqa: E731 - one line says it all
     entries = Entries(
-        client=column((w.client for w in ordered), np.uint32),
-        sequence=column(numbers, np.uint64),
-        begin=column((w.begin for w in ordered), np.uint64),
-        begin_ns=column((w.begin * 1_000_000 for w in ordered), np.uint64),
-        end=column((w.end or 0 for w in ordered), np.uint64),
-        end_ns=column(((w.end or 0) * 1_000_000 for w in ordered), np.uint64),
-        register=column((w.register for w in ordered), np.uint64),
-        checksum=column((checksum(w.client, n) for w, n in zip(ordered, numbers, strict=True)), np.uint64),
-        kind=column((2 for _ in ordered), np.uint32),
-        status=column(status, np.uint32),
+        client=_column((w.client for w in ordered), np.uint32),
+        sequence=_column(numbers, np.uint64),
+        begin=_column((w.begin for w in ordered), np.uint64),
+        begin_ns=_column((w.begin * 1_000_000 for w in ordered), np.uint64),
+        end=_column((w.end or 0 for w in ordered), np.uint64),
+        end_ns=_column(((w.end or 0) * 1_000_000 for w in ordered), np.uint64),
+        register=_column((w.register for w in ordered), np.uint64),
+        checksum=_column((checksum(w.client, n) for w, n in zip(ordered, numbers, strict=True)), np.uint64),
+        kind=_column((2 for _ in ordered), np.uint32),
+        status=_column(status, np.uint32),
+        extra=_column((0 for _ in ordered), np.uint64),
     )
     return History(entries, initial_records)
+
+
+def _column(values: Iterable[int], kind: type[np.generic]) -> npt.NDArray[Any]:
+    return np.array(list(values), dtype=kind)
 
 
 def checksum(client: int, sequence: int) -> int:

@@ -16,7 +16,6 @@ def test_equal_rounds_have_no_width() -> None:
 def test_the_same_rounds_and_seed_give_the_same_interval() -> None:
     rounds = [1.1, 1.3, 1.2, 1.25, 1.18]
     assert ratio_interval(rounds, seed=5) == ratio_interval(rounds, seed=5)
-    assert ratio_interval(rounds, seed=5).low != ratio_interval(rounds, seed=6).low
 
 
 @pytest.mark.parametrize("rounds", [[1.0, 1.1], [1.0, 0.0, 1.1], [1.0, float("nan"), 1.1]])

@@ -1,0 +1,133 @@
+"""Controls: runs whose verdict is known beforehand, on this machine, in this run.
+
+For the kill and for each crash model one lossy control must come out BROKEN and one honest control
+HELD, both under `strict`. A wrong control makes every verdict drawn from a write log UNKNOWN. They
+are small and made deterministic: the lossy settings lose every write since the last flush, so no
+lucky moment can save them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from crashlab.judge import judge_states, recover_states
+from crashlab.kill import MeasurePlan, measure_and_kill
+from crashlab.plan import PlannedState
+from crashlab.record import RecordPlan, record
+from crashlab.recorder import Recorder
+from crashlab.subject import Subject
+from crashlab.verdict import Verdict, worst
+from engines.scratch import Scratch
+from knobs.contract import Contract
+from knobs.errors import DuratuneError
+from knobs.rocksdb.options_file import from_default
+from workloads import registry
+
+STRICT = Contract("strict")
+CONTROL_RECORDS = "200"
+CONTROL_THREADS = 4
+CONTROL_PLAN = RecordPlan(operations=400, log_bytes=64 << 20, provoke="flush@0.5")
+CONTROL_MEASURE = MeasurePlan(warmup_s=0.1, measure_s=0.2)
+KILL = "kill"
+
+
+@dataclass(frozen=True)
+class Control:
+    """One control: its name, the verdict that it must have, the one it had, and why if that is wrong."""
+
+    name: str
+    wanted: Verdict
+    got: Verdict
+    why: str = ""
+
+    @property
+    def right(self) -> bool:
+        return self.got is self.wanted
+
+
+def run_controls(
+    subject: Subject, recorder: Recorder, models: Sequence[str], scratch: Scratch, parent: Path, seed: int
+) -> list[Control]:
+    """Run the kill's and the models' controls on the subject's engine, with its defaults.
+
+    A control that cannot be run at all has got UNKNOWN.
+    """
+    workload = replace(
+        registry.find("ycsb:a", subject.workload.watcher).with_values({"recordcount": CONTROL_RECORDS}),
+    )
+    small = Subject(subject.engine, workload, from_default(), threads=CONTROL_THREADS)
+    found = []
+    kinds = subject.engine.controls
+    for wanted, pick in ((Verdict.BROKEN, "lossy"), (Verdict.HELD, "honest")):
+        by_settings: dict[tuple[tuple[str, str], ...], list[str]] = {}
+        for model in models:
+            settings = tuple(sorted(getattr(kinds[model], pick).items()))
+            by_settings.setdefault(settings, []).append(model)
+        for settings, sharing in by_settings.items():
+            control = small.with_settings(dict(settings))
+            got = _recorded(control, recorder, sharing, scratch, parent, seed)
+            found += [Control(f"{model}.{pick}", wanted, *got[model]) for model in sharing]
+        control = small.with_settings(getattr(kinds["cache"], pick))
+        found.append(Control(f"{KILL}.{pick}", wanted, *_killed(control, scratch, parent, seed)))
+    return sorted(found, key=lambda control: control.name)
+
+
+def _recorded(
+    subject: Subject, recorder: Recorder, models: Sequence[str], scratch: Scratch, parent: Path, seed: int
+) -> Mapping[str, tuple[Verdict, str]]:
+    """One recorded run, judged by each of the models at its end and in its middle."""
+    folder = scratch.folder(parent, "control")
+    try:
+        loaded = folder / "load"
+        loaded.mkdir()
+        subject.workload.load(subject.launch(loaded), loaded, seed)
+        recording = record(
+            subject, loaded / "db", folder / "recording", scratch, recorder, CONTROL_PLAN, seed
+        )
+        last = recording.timeline.last_position
+        middle = (recording.facts.first_position + last) // 2
+        planned = [
+            PlannedState(model, position, seed, "exposure", "control") for model in models for position in (middle, last)
+        ]
+        recovered = recover_states(recording, subject, planned, scratch, folder)
+        judged = list(judge_states(recording, recovered, STRICT))
+        return {
+            model: (
+                worst(state.judgement.verdict for state in judged if state.planned.model == model),
+                "; ".join(
+                    dict.fromkeys(
+                        state.judgement.unknown_why or ", ".join(state.judgement.reasons)
+                        for state in judged
+                        if state.planned.model == model and state.judgement.verdict is not Verdict.HELD
+                    )
+                ),
+            )
+            for model in models
+        }
+    except DuratuneError as error:
+        return {model: (Verdict.UNKNOWN, str(error)) for model in models}
+    finally:
+        scratch.remove(folder)
+
+
+def _killed(subject: Subject, scratch: Scratch, parent: Path, seed: int) -> tuple[Verdict, str]:
+    try:
+        judgement = measure_and_kill(subject, CONTROL_MEASURE, scratch, parent, seed).judge(STRICT)
+        return judgement.verdict, judgement.unknown_why or ", ".join(judgement.reasons)
+    except DuratuneError as error:
+        return Verdict.UNKNOWN, str(error)
+
+
+def unknown_because(controls: Sequence[Control]) -> str:
+    """Why verdicts drawn from a write log are UNKNOWN; "" if every control is right."""
+    wrong = [
+        f"control {control.name} is {control.got.value} where it must be {control.wanted.value}"
+        + (f" ({control.why})" if control.why else "")
+        for control in controls
+        if not control.right
+    ]
+    return "; ".join(wrong)
+
+

@@ -1,0 +1,183 @@
+"""What a crash validation found, as evidence that may be judged under any contract.
+
+The process-crash verdict is the real SIGKILL of the measured run plus `cache` states; either can
+break it. The power-cut verdict comes from the other models. A run without a single acknowledged
+write decides nothing and is UNKNOWN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from crashlab.controls import Control, unknown_because
+from crashlab.judge import JudgedState, RecoveredState, judge_states
+from crashlab.kill import KilledRun
+from crashlab.models import MODELS
+from crashlab.recording import Recording
+from crashlab.verdict import CrashKind, Judgement, LostWrite, Reason, Verdict, worst
+from knobs.contract import Contract
+
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class CrashEvidence:
+    """One killed run, one recorded run, its recovered states, and the controls of this session.
+
+    ``killed`` is None where only the recorded run was made.
+    """
+
+    killed: KilledRun | None
+    recording: Recording
+    states: Sequence[RecoveredState]
+    controls: Sequence[Control]
+
+    def under(self, contract: Contract) -> CrashVerdict:
+        """The verdict of this evidence under a contract; nothing is run."""
+        why = unknown_because(self.controls)
+        judged = [_undecided(state, why) if why else state for state in judge_states(self.recording, self.states, contract)]
+        too_short = _too_short(self.recording, contract)
+        if too_short:
+            judged = [_undecided(state, too_short) if _held(state) else state for state in judged]
+        kill = self.killed.judge(contract) if self.killed else None
+        kill_recovery_s = self.killed.recovered.recovery_s if self.killed and self.killed.recovered else 0.0
+        return CrashVerdict(contract, kill, tuple(judged), kill_recovery_s)
+
+
+@dataclass(frozen=True)
+class CrashSummary:
+    """One kind of crash over everything that was judged for it.
+
+    ``acks`` and ``decidable`` are the most that any one judgement saw; ``lost``, ``loss_ms`` and
+    ``first_lost`` are those of the judgement that lost most; ``states`` counts the crash states.
+    """
+
+    verdict: Verdict
+    reasons: tuple[Reason, ...]
+    acks: int
+    decidable: int
+    lost: int
+    loss_ms: float
+    first_lost: LostWrite | None
+    states: int
+    unknown_why: str = ""
+
+
+@dataclass(frozen=True)
+class ModelSummary:
+    """One crash model: its verdict, states, the most that one of them lost, and what a HELD bounds.
+
+    ``uniform_held`` of ``uniform`` states at moments drawn uniformly in time held the contract;
+    if all did, ``broken_share_max`` is the 95 % upper bound of the share of moments that break it.
+    """
+
+    verdict: Verdict
+    states: int
+    lost: int
+    uniform: int
+    uniform_held: int
+    broken_share_max: float | None
+
+
+@dataclass(frozen=True)
+class CrashVerdict:
+    """Every judgement under one contract, and what they add up to."""
+
+    contract: Contract
+    kill: Judgement | None
+    states: tuple[JudgedState, ...]
+    kill_recovery_s: float = 0.0
+
+    @property
+    def verdict(self) -> Verdict:
+        return worst([self.process_crash.verdict, self.power_cut.verdict])
+
+    @property
+    def reasons(self) -> tuple[Reason, ...]:
+        return tuple(dict.fromkeys([*self.process_crash.reasons, *self.power_cut.reasons]))
+
+    @cached_property
+    def process_crash(self) -> CrashSummary:
+        return self._summary("process-crash", [self.kill] if self.kill is not None else [])
+
+    @cached_property
+    def power_cut(self) -> CrashSummary:
+        return self._summary("power-cut", [])
+
+    @property
+    def recovery_s_max(self) -> float:
+        """The slowest recovery that was seen, the killed run's included: the observed RTO."""
+        return max([self.kill_recovery_s, *(state.recovery_s for state in self.states)])
+
+    @property
+    def models(self) -> dict[str, ModelSummary]:
+        """The models that states were judged for."""
+        return {
+            name: _model_summary([state for state in self.states if state.planned.model == name])
+            for name in MODELS
+            if any(state.planned.model == name for state in self.states)
+        }
+
+    @property
+    def worst_state(self) -> JudgedState | None:
+        """The state to show first: the one that broke and lost most, else None."""
+        broken = [state for state in self.states if state.judgement.verdict is Verdict.BROKEN]
+        return max(broken, key=lambda state: (state.judgement.lost, -state.planned.position), default=None)
+
+    def _summary(self, crash: CrashKind, others: Sequence[Judgement]) -> CrashSummary:
+        states = [state.judgement for state in self.states if state.crash == crash]
+        judgements = [*others, *states]
+        verdict = worst(judgement.verdict for judgement in judgements)
+        acks = max((judgement.acks for judgement in judgements), default=0)
+        why = next((j.unknown_why for j in judgements if j.verdict is Verdict.UNKNOWN), "nothing was judged")
+        if verdict is Verdict.HELD and acks == 0:
+            verdict, why = Verdict.UNKNOWN, "the run acknowledged no write, so there is nothing to lose"
+        most = max(judgements, key=lambda j: (j.lost + j.lost_initial, j.loss_ms), default=Judgement.unknown(why))
+        return CrashSummary(
+            verdict=verdict,
+            reasons=tuple(dict.fromkeys(reason for judgement in judgements for reason in judgement.reasons)),
+            acks=acks,
+            decidable=max((judgement.decidable for judgement in judgements), default=0),
+            lost=most.lost,
+            loss_ms=max((judgement.loss_ms for judgement in judgements), default=0.0),
+            first_lost=most.first_lost,
+            states=len(states),
+            unknown_why=why if verdict is Verdict.UNKNOWN else "",
+        )
+
+
+def _held(state: JudgedState) -> bool:
+    return state.judgement.verdict is Verdict.HELD
+
+
+def _undecided(state: JudgedState, why: str) -> JudgedState:
+    return JudgedState(
+        state.planned, Judgement.unknown(why, state.judgement.acks), state.recovery_s, state.disagreement, state.same_as
+    )
+
+
+def _too_short(recording: Recording, contract: Contract) -> str:
+    """A load shorter than the window cannot lose more than the window allows: its HELD says nothing."""
+    if contract.window_ms is None:
+        return ""
+    first_ns = recording.timeline.ns_at(recording.facts.first_position + 1)
+    load_ms = (recording.timeline.span_ns[1] - first_ns) / 1e6
+    if load_ms > contract.window_ms:
+        return ""
+    return f"the recorded load lasted {load_ms:.0f} ms, less than the window of {contract.window_ms:g} ms"
+
+
+def _model_summary(states: Sequence[JudgedState]) -> ModelSummary:
+    uniform = [state for state in states if state.planned.source == "uniform"]
+    held = sum(1 for state in uniform if _held(state))
+    bound = 1.0 - (1.0 - CONFIDENCE) ** (1.0 / len(uniform)) if uniform and held == len(uniform) else None
+    return ModelSummary(
+        verdict=worst(state.judgement.verdict for state in states),
+        states=len(states),
+        lost=max((state.judgement.lost for state in states), default=0),
+        uniform=len(uniform),
+        uniform_held=held,
+        broken_share_max=bound,
+    )

@@ -1,0 +1,218 @@
+"""Crash states rebuilt, recovered by the real engine, and judged.
+
+Recovering and judging are apart: a state is recovered once and may then be judged under any
+contract. It is recovered with the candidate's settings and read as the application would see it,
+then opened once more with neutral settings, because a candidate's own may hide damage; the worse of
+the two views counts. An exception inside a judgement is UNKNOWN, never HELD.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from crashlab.audit import Disagreement, disagreement
+from crashlab.materialise import Materialiser
+from crashlab.models import MODELS
+from crashlab.oracle import Cut, History, judge
+from crashlab.plan import PlannedState
+from crashlab.recording import Recording
+from crashlab.subject import Subject
+from crashlab.verdict import CrashKind, Judgement, Reason, Verdict, worst
+from engines.scratch import Scratch
+from knobs.contract import Contract
+from workloads.workload import Recovered
+
+RECOVERY_DEADLINE_S = 120.0
+CHECKS = ("rows as the candidate reads them", "rows with neutral settings", "table checksums")
+_KILLED_FROM_OUTSIDE = "signal 9"
+
+
+@dataclass(frozen=True)
+class RecoveredState:
+    """What the engine made of one planned state; ``failure`` where the lab could not tell.
+
+    ``same_as`` names the state with identical content that was recovered in its place.
+    """
+
+    planned: PlannedState
+    recovered: Recovered | None
+    failure: str = ""
+    same_as: str = ""
+
+
+@dataclass(frozen=True)
+class JudgedState:
+    """One state's judgement, and how it stands to the audit (`synced` states only)."""
+
+    planned: PlannedState
+    judgement: Judgement
+    recovery_s: float
+    disagreement: Disagreement | None = None
+    same_as: str = ""
+
+    @property
+    def crash(self) -> CrashKind:
+        return MODELS[self.planned.model].crash
+
+
+def recover_states(
+    recording: Recording,
+    subject: Subject,
+    planned: Sequence[PlannedState],
+    scratch: Scratch,
+    parent: Path,
+    advance: Callable[[], None] = lambda: None,
+) -> list[RecoveredState]:
+    """Rebuild and recover every planned state, as many at a time as there are cores.
+
+    States with identical content are recovered once. ``parent`` takes the scratch folder.
+    """
+    work = scratch.folder(parent, "states")
+    try:
+        return _Recoverer(recording, subject, work, advance).recover(planned)
+    finally:
+        scratch.remove(work)
+
+
+class _Recoverer:
+    def __init__(self, recording: Recording, subject: Subject, work: Path, advance: Callable[[], None]) -> None:
+        self._recording = recording
+        self._subject = subject
+        self._work = work
+        self._advance = advance
+        (work / "pool").mkdir()
+        self._materialiser = Materialiser(work / "pool", recording.reader)
+
+    def recover(self, planned: Sequence[PlannedState]) -> list[RecoveredState]:
+        workers = max(1, min(len(planned), os.cpu_count() or 1))
+        # What is read lazily is read here, once, and not by two threads at the same time.
+        _ = self._recording.horizons
+        with ThreadPoolExecutor(workers) as pool:
+            shares = [pool.submit(self._worker, planned[share::workers], share) for share in range(workers)]
+            found = {state.planned.id: state for share in shares for state in share.result()}
+        return self._share_identical([found[state.id] for state in planned])
+
+    def _worker(self, planned: Sequence[PlannedState], number: int) -> list[RecoveredState]:
+        folder = self._work / f"worker-{number}"
+        folder.mkdir()
+        states = []
+        with self._subject.workload.verifier(folder) as verifier:
+            for state in planned:
+                target = folder / "state"
+                try:
+                    recording = self._recording
+                    image = MODELS[state.model].image(
+                        recording.disk, recording.horizons, state.position, state.seed
+                    )
+                    launch = self._subject.launch(folder).at(self._materialiser.build(image, target))
+                    recovered = verifier.verify(launch, RECOVERY_DEADLINE_S)
+                    states.append(RecoveredState(state, recovered))
+                except Exception as error:  # an exception inside a judgement is UNKNOWN, with its words kept
+                    states.append(RecoveredState(state, None, f"{type(error).__name__}: {error}"))
+                finally:
+                    _remove_tree(target)
+                    self._advance()
+        return states
+
+    def _share_identical(self, states: list[RecoveredState]) -> list[RecoveredState]:
+        return states
+
+
+def _remove_tree(folder: Path) -> None:
+    import shutil
+
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def judge_states(
+    recording: Recording, states: Sequence[RecoveredState], contract: Contract
+) -> Iterator[JudgedState]:
+    """Judge recovered states of one recording under a contract. Pure but for what the recording reads."""
+    for state in states:
+        yield _judge_state(recording, state, contract)
+
+
+def _judge_state(recording: Recording, state: RecoveredState, contract: Contract) -> JudgedState:
+    planned = state.planned
+    if not recording.believable:
+        why = f"the write log is not believed: {'; '.join(recording.facts.faults)}"
+        return JudgedState(planned, Judgement.unknown(why), 0.0)
+    if state.recovered is None:
+        return JudgedState(planned, Judgement.unknown(state.failure), 0.0)
+    crash = MODELS[planned.model].crash
+    cut = recording.cut(planned.position)
+    judgement = judge_recovered(recording.history, state.recovered, cut, contract, crash)
+    against_audit = None
+    if planned.model == "synced" and state.recovered.recovered:
+        against_audit = disagreement(
+            recording.audit, state.recovered.candidate, judgement.lost_indices, planned.position
+        )
+        if against_audit.survived:
+            judgement = Judgement.unknown(
+                f"{against_audit.survived} writes survived that the audit calls exposed", judgement.acks
+            )
+    return JudgedState(planned, judgement, state.recovered.recovery_s, against_audit, state.same_as)
+
+
+def judge_recovered(
+    history: History, recovered: Recovered, cut: Cut, contract: Contract, crash: CrashKind
+) -> Judgement:
+    """Judge what the engine made of one crash: its failure to come back, and both views of its content."""
+    if _KILLED_FROM_OUTSIDE in recovered.error:
+        return Judgement.unknown(f"the verifying process was killed from outside during {recovered.stage}")
+    if not recovered.recovered:
+        return _failed(history, cut, "unrecoverable", recovered)
+    if recovered.stage == "neutral-open":
+        return _failed(history, cut, "unrecoverable", recovered)
+    views = {"as the candidate reads it": recovered.candidate, "with neutral settings": recovered.neutral}
+    judgement = _worse([_labelled(judge(history, rows, cut, contract, crash), name) for name, rows in views.items()])
+    if recovered.stage:
+        judgement = _with_reason(judgement, "corrupt", f"{recovered.stage}: {recovered.error}")
+    if contract.recovery_s is not None and recovered.recovery_s > contract.recovery_s:
+        judgement = _with_reason(
+            judgement, "slow-recovery", f"recovery took {recovered.recovery_s:.2f} s, the limit is {contract.recovery_s:g} s"
+        )
+    return judgement
+
+
+def _failed(history: History, cut: Cut, reason: Reason, recovered: Recovered) -> Judgement:
+    """Nothing can be read: every acknowledgement before the cut is lost with the database."""
+    return Judgement(
+        verdict=Verdict.BROKEN,
+        reasons=(reason,),
+        acks=int(history.acks_before(cut.position).sum()),
+        decidable=history.decidable_before(cut.position),
+        evidence=(f"{recovered.stage}: {recovered.error}",),
+    )
+
+
+def _labelled(judgement: Judgement, view: str) -> Judgement:
+    return replace(judgement, evidence=tuple(f"{line} ({view})" for line in judgement.evidence))
+
+
+def _worse(judgements: Sequence[Judgement]) -> Judgement:
+    """The view that lost more, with the reasons and evidence of both."""
+    reasons: dict[Reason, None] = dict.fromkeys(reason for judgement in judgements for reason in judgement.reasons)
+    evidence = dict.fromkeys(line for judgement in judgements for line in judgement.evidence)
+    most = max(judgements, key=lambda judgement: (judgement.lost + judgement.lost_initial, judgement.loss_ms))
+    return replace(
+        most,
+        verdict=worst(judgement.verdict for judgement in judgements),
+        reasons=tuple(reasons),
+        evidence=tuple(evidence),
+    )
+
+
+def _with_reason(judgement: Judgement, reason: Reason, evidence: str) -> Judgement:
+    return replace(
+        judgement,
+        verdict=Verdict.BROKEN,
+        reasons=(*judgement.reasons, reason),
+        evidence=(*judgement.evidence, evidence),
+    )
+
+

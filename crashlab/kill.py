@@ -1,0 +1,113 @@
+"""The real process crash: the measured run is killed by SIGKILL while its load goes on.
+
+What the kill leaves is kept untouched; recovery runs on a clone. Acknowledgements after the moment
+just before the first signal are in doubt. This verdict needs no write log and stands by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from crashlab.copying import clone_folder
+from crashlab.judge import RECOVERY_DEADLINE_S, judge_recovered
+from crashlab.oracle import Cut, History
+from crashlab.subject import Subject
+from crashlab.verdict import Judgement
+from engines.scratch import Scratch
+from knobs.contract import Contract
+from workloads.ledger import Ledger
+from workloads.workload import Plan, Recovered
+from workloads.ycsb.workload import EFFECTIVE_NAME
+
+SHARED_MEMORY = Path("/dev/shm")
+OPEN_DEADLINE_S = 60.0
+MEASURE_SLACK_S = 60.0
+WRITES_PER_SECOND_MAX = 100_000
+"""Room in each client's part of the ledger; untouched pages of it take no memory."""
+
+
+@dataclass(frozen=True)
+class MeasurePlan:
+    """One measured run: seconds of warm-up and of measuring, and a rate (0: as fast as it goes)."""
+
+    warmup_s: float = 1.0
+    measure_s: float = 3.0
+    target_per_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class KilledRun:
+    """A run that was measured and killed, and what recovery made of it.
+
+    ``measured`` is the driver's own account; ``effective`` the settings in force, as an OPTIONS text.
+    """
+
+    measured: Mapping[str, Any]
+    loaded: Mapping[str, Any]
+    effective: str
+    history: History
+    cut: Cut
+    recovered: Recovered | None
+
+    @property
+    def throughput(self) -> float:
+        """Operations per second in the measured phase."""
+        return float(self.measured["throughput_per_s"])
+
+    def judge(self, contract: Contract) -> Judgement:
+        """The kill's judgement under a contract."""
+        if self.recovered is None:
+            return Judgement.unknown("the killed run was not recovered")
+        return judge_recovered(self.history, self.recovered, self.cut, contract, "process-crash")
+
+
+def measure_and_kill(
+    subject: Subject, plan: MeasurePlan, scratch: Scratch, parent: Path, seed: int, recover: bool = True
+) -> KilledRun:
+    """Load, warm up, measure, kill while the load runs, and recover a clone.
+
+    ``parent`` takes the data folder. With ``recover`` False the run is only measured. Raises
+    InvalidInput where the engine rejects the settings, MachineLacks on a full disk, Undecided where
+    the run does not get as far as being measured.
+    """
+    folder = scratch.folder(parent, "measured")
+    shared = scratch.folder(SHARED_MEMORY, "ledger")
+    try:
+        return _run(subject, plan, folder, shared / "ledger", seed, recover)
+    finally:
+        scratch.remove(folder)
+        scratch.remove(shared)
+
+
+def _run(
+    subject: Subject, plan: MeasurePlan, folder: Path, ledger_path: Path, seed: int, recover: bool
+) -> KilledRun:
+    launch = subject.launch(folder)
+    loaded = subject.workload.load(launch, folder, seed, deadline_s=600.0)
+    seconds = plan.warmup_s + plan.measure_s + MEASURE_SLACK_S
+    capacity = int(WRITES_PER_SECOND_MAX * (plan.warmup_s + plan.measure_s + 2.0))
+    run_plan = Plan(
+        threads=subject.threads,
+        seed=seed,
+        warmup_s=plan.warmup_s,
+        measure_s=plan.measure_s,
+        target_per_s=plan.target_per_s,
+    )
+    with Ledger.create(ledger_path, subject.threads, capacity) as ledger:
+        run = subject.workload.start(launch, run_plan, folder, ledger_path)
+        try:
+            run.wait_for("opened", OPEN_DEADLINE_S)
+            measured = run.wait_for("measured", seconds)
+            position = ledger.position
+        finally:
+            killed = run.kill()
+        effective = (folder / EFFECTIVE_NAME).read_text(encoding="utf-8")
+        history = History(ledger.entries(), subject.workload.properties.record_count)
+    recovered = None
+    if recover:
+        clone_folder(launch.database, folder / "clone", subject.engine.log_reader)
+        recovered = subject.workload.verify(launch.at(folder / "clone"), folder, RECOVERY_DEADLINE_S)
+    return KilledRun(measured, loaded, effective, history, Cut(position, killed.at_ns), recovered)

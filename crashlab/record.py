@@ -1,0 +1,169 @@
+"""Recording a run: the same settings, workload and seed as the measured one, on a smaller data set.
+
+The run is bounded in operations and log bytes, not in time, and it provokes what matters by explicit
+calls (flushes, a compaction). It ends with a SIGKILL while the load goes on; then its log is checked
+against the live files and the engine's own count of syncs before anything may be concluded from it.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from crashlab.check import SyncCount, check_syncs, check_writes
+from crashlab.copying import clone_folder
+from crashlab.recorder import CanaryReport, Recorder
+from crashlab.recording import DATABASE_FOLDER, Facts, Recording
+from crashlab.subject import Subject
+from crashlab.write_log import NOTES, WriteLog
+from engines.scratch import Scratch
+from knobs.errors import Undecided
+from workloads.ledger import STOP_LEDGER_FULL, STOP_WRITE_LOG_FULL, Ledger
+from workloads.workload import Plan, Run
+
+SHARED_MEMORY = Path("/dev/shm")
+LOG_BYTES = 512 << 20
+REACH_DEADLINE_S = 120.0
+OPEN_DEADLINE_S = 60.0
+PROVOKE = "flush@0.3,compact@0.5,flush@0.7"
+
+
+@dataclass(frozen=True)
+class RecordPlan:
+    """How much is recorded: operations of the load, the room for its log, what is provoked, and at
+    what rate the operations come (0: as fast as they go)."""
+
+    operations: int = 6_000
+    log_bytes: int = LOG_BYTES
+    provoke: str = PROVOKE
+    target_per_s: float = 0.0
+
+
+def record(
+    subject: Subject, base: Path, folder: Path, scratch: Scratch, recorder: Recorder, plan: RecordPlan, seed: int
+) -> Recording:
+    """Record one run of the subject from the loaded base; the recording is written into ``folder``.
+
+    ``folder`` is created. Raises Undecided where the run does not get as far as it should.
+    """
+    folder.mkdir()
+    clone_folder(base, folder / "base", subject.engine.log_reader)
+    shared = scratch.folder(SHARED_MEMORY, "record")
+    live = scratch.folder(folder, "live")
+    root = live / "root"
+    root.mkdir()
+    try:
+        _record_into(subject, folder, root, shared, recorder, plan, seed)
+    finally:
+        scratch.remove(live)
+        scratch.remove(shared)
+    return Recording(folder, subject.engine.log_reader)
+
+
+def _record_into(
+    subject: Subject, folder: Path, root: Path, shared: Path, recorder: Recorder, plan: RecordPlan, seed: int
+) -> None:
+    reader = subject.engine.log_reader
+    live = root / DATABASE_FOLDER
+    clone_folder(folder / "base", live, reader)
+    base_inodes = {
+        path.relative_to(root).as_posix(): path.stat().st_ino for path in sorted(live.rglob("*")) if path.is_file()
+    }
+    log_path, ledger_path = shared / "write.log", shared / "ledger"
+    WriteLog.create(log_path, plan.log_bytes)
+    # Any one client may do all of the operations, and the load goes on a little until the kill.
+    with Ledger.create(ledger_path, subject.threads, 2 * plan.operations + 1_000) as ledger:
+        canary = recorder.run_canary(root, log_path, ledger_path)
+        launch = subject.launch(folder).at(live)
+        run = subject.workload.start(
+            launch,
+            Plan(
+                threads=subject.threads,
+                seed=seed,
+                operations=plan.operations,
+                target_per_s=plan.target_per_s,
+                provoke=plan.provoke,
+            ),
+            shared,
+            ledger_path,
+            recorder.environment(root, log_path, ledger_path),
+        )
+        try:
+            run.wait_for("opened", OPEN_DEADLINE_S)
+            first_position = ledger.position
+            notes = _await_operations(run, ledger, plan)
+            operations, kill_ns = ledger.operations, time.monotonic_ns()
+        finally:
+            run.kill()
+        sample = ledger.sync_sample()
+    log_bytes = WriteLog.compact(log_path, folder / "write.log")
+    shutil.copyfile(ledger_path, folder / "ledger")
+    facts = Facts(
+        engine=subject.engine.name,
+        engine_version=subject.engine.version(),
+        workload=subject.workload.name,
+        workload_parameters=dict(subject.workload.properties),
+        settings=dict(subject.settings),
+        column_family=subject.column_family,
+        threads=subject.threads,
+        seed=seed,
+        recorder=recorder.name,
+        initial_records=subject.workload.properties.record_count,
+        base_inodes=base_inodes,
+        first_position=first_position,
+        kill_ns=kill_ns,
+        operations=operations,
+        log_bytes=log_bytes,
+        notes=tuple(notes),
+    )
+    facts.save(folder)
+    count = None if sample is None else SyncCount(*sample)
+    faults = _log_faults(Recording(folder, reader), root, canary, recorder, run.pid, count)
+    if faults:
+        Facts(**{**vars(facts), "faults": tuple(faults)}).save(folder)
+
+
+def _await_operations(run: Run, ledger: Ledger, plan: RecordPlan) -> list[str]:
+    """Wait until the load has done what was planned or has been stopped, and say which."""
+    ends_s = time.monotonic() + REACH_DEADLINE_S
+    while ledger.operations < plan.operations:
+        if ledger.stop == STOP_WRITE_LOG_FULL:
+            return [f"the write log of {plan.log_bytes} bytes was full after {ledger.operations} operations"]
+        if ledger.stop == STOP_LEDGER_FULL:
+            return [f"the ledger was full after {ledger.operations} operations"]
+        if run.finished:
+            run.wait_for("reached", 1.0)  # raises with what the driver said at its end
+        if time.monotonic() > ends_s:
+            raise Undecided(
+                f"the recorded run did {ledger.operations} of {plan.operations} operations in {REACH_DEADLINE_S:g} s",
+                where="recorded run",
+                hint="a stalled engine, or a machine under load; see the findings",
+            )
+        time.sleep(0.001)
+    return []
+
+
+def _log_faults(
+    recording: Recording, root: Path, canary: CanaryReport, recorder: Recorder, pid: int, count: SyncCount | None
+) -> list[str]:
+    """Every reason not to believe the log; an exception while it is read is one too."""
+    try:
+        log = recording.log
+        faults = [f"canary: {fault}" for fault in recorder.check_canary(log, canary)]
+        faults += [
+            f"the recorder saw {times} x {what}, which it cannot record"
+            for what, times in log.unsupported.items()
+            if what not in NOTES
+        ]
+        if pid not in log.attached_pids:
+            faults.append(f"the recorder did not report in from process {pid}")
+        faults += [f"writes: {fault}" for fault in check_writes(recording.disk, root, recording.reader)]
+        if count is None:
+            faults.append("syncs: the engine's own count was never read")
+        else:
+            faults += [f"syncs: {fault}" for fault in check_syncs(recording.disk, recording.paths, recording.reader, count)]
+        return faults
+    except Undecided as error:
+        return [str(error)]

@@ -1,0 +1,163 @@
+"""A recorded run on disk, and everything that can be read off it.
+
+The folder holds `facts.json`, the compacted `write.log`, the `ledger`, the `base` that the run
+started from and the candidate's `OPTIONS`. That is all a crash state needs: it is rebuilt from log,
+position, model and seed, and judged under any contract, without running anything again but the
+engine's recovery.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from crashlab.audit import Audit, audit_run
+from crashlab.disk import BaseFile, Disk
+from crashlab.horizon import Horizons
+from crashlab.oracle import Cut, History
+from crashlab.plan import RunView
+from crashlab.timeline import Timeline
+from crashlab.write_log import Operation, WriteLog
+from engines.engine import FileRole, LogMap, LogReader
+from knobs.errors import InvalidInput
+from workloads.ledger import Ledger
+
+DATABASE_FOLDER = "db"
+FACTS_SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the folder's other files do not say.
+
+    ``base_inodes`` are the live folder's, by path below the recorded root. ``faults`` say why the log
+    must not be believed (empty: it may be); ``notes`` what is worth saying besides.
+    """
+
+    engine: str
+    engine_version: str
+    workload: str
+    workload_parameters: dict[str, str]
+    settings: dict[str, str]
+    column_family: str
+    threads: int
+    seed: int
+    recorder: str
+    initial_records: int
+    base_inodes: dict[str, int]
+    first_position: int
+    kill_ns: int
+    operations: int
+    log_bytes: int
+    faults: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def save(self, folder: Path) -> None:
+        text = json.dumps({"schema": FACTS_SCHEMA, **asdict(self)}, indent=1)
+        (folder / "facts.json").write_text(text, encoding="utf-8")
+
+    @staticmethod
+    def load(folder: Path) -> Facts:
+        """Raises InvalidInput where the folder holds no recording of this version."""
+        try:
+            facts = json.loads((folder / "facts.json").read_text(encoding="utf-8"))
+            if facts.pop("schema") != FACTS_SCHEMA:
+                raise InvalidInput("a recording of another version", where=str(folder), hint="record it again")
+            return Facts(**{**facts, "faults": tuple(facts["faults"]), "notes": tuple(facts["notes"])})
+        except FileNotFoundError:
+            raise InvalidInput(
+                "no recording here", where=str(folder), hint="name a folder that duratune crash wrote"
+            ) from None
+        except (ValueError, TypeError, KeyError) as error:
+            raise InvalidInput(f"a damaged recording: {error!r}", where=str(folder)) from error
+
+
+class Recording:
+    """One recorded run, read from its folder as far as it is asked for."""
+
+    def __init__(self, folder: Path, reader: LogReader) -> None:
+        self.folder = folder
+        self.reader = reader
+        self.facts = Facts.load(folder)
+
+    @property
+    def believable(self) -> bool:
+        """Whether verdicts may be drawn from the log."""
+        return not self.facts.faults
+
+    @cached_property
+    def log(self) -> WriteLog:
+        return WriteLog.read(self.folder / "write.log")
+
+    @cached_property
+    def disk(self) -> Disk:
+        base = [
+            BaseFile(path, inode, self.folder / "base" / path.removeprefix(DATABASE_FOLDER + "/"))
+            for path, inode in self.facts.base_inodes.items()
+        ]
+        return Disk(base, [DATABASE_FOLDER], self.log.operations)
+
+    @cached_property
+    def horizons(self) -> Horizons:
+        return Horizons(self.disk)
+
+    @cached_property
+    def history(self) -> History:
+        with Ledger.open(self.folder / "ledger") as ledger:
+            return History(ledger.entries(), self.facts.initial_records)
+
+    @cached_property
+    def timeline(self) -> Timeline:
+        return Timeline(self.disk.operations, self.history)
+
+    @cached_property
+    def paths(self) -> dict[int, str]:
+        """The last path of every file, by its number on the disk."""
+        paths = {file.number: path for path, file in self.disk.names_at_start.items()}
+        for change in self.disk.name_changes:
+            if change.file is not None:
+                paths[change.file.number] = change.operation.new_path or change.operation.path
+        return paths
+
+    @cached_property
+    def log_map(self) -> LogMap:
+        files = {
+            number: path
+            for number, path in self.paths.items()
+            if path.startswith(DATABASE_FOLDER + "/") and self.reader.role(path) in ("wal", "manifest")
+        }
+        return self.reader.map_logs(files, lambda number: self.disk.files[number].final_content())
+
+    @cached_property
+    def audit(self) -> Audit:
+        return audit_run(self.disk, self.horizons, self.log_map, self.history)
+
+    @property
+    def view(self) -> RunView:
+        return RunView(self.disk, self.timeline, self.audit, self.role_of, self.facts.first_position)
+
+    def role_of(self, operation: Operation) -> FileRole:
+        """The role of the file that an operation was about."""
+        path = operation.new_path or operation.path
+        if not path:
+            file = self.disk.file_of(operation)
+            path = self.paths.get(file.number, "") if file else ""
+        return self.reader.role(path)
+
+    def cut(self, position: int) -> Cut:
+        """The crash at a position of this run."""
+        return Cut(position, self.timeline.ns_at(position), position)
+
+    def describe(self) -> dict[str, Any]:
+        """The recording in a few figures, for reports."""
+        return {
+            "operations": self.facts.operations,
+            "log_records": self.log.record_count,
+            "log_bytes": self.facts.log_bytes,
+            "recorder": self.facts.recorder,
+            "faults": list(self.facts.faults),
+            "notes": list(self.facts.notes),
+        }

@@ -1,0 +1,115 @@
+"""Crash-validating one configuration: measure and kill, record, crash at chosen positions, judge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from crashlab.controls import Control, run_controls
+from crashlab.evidence import CrashEvidence
+from crashlab.judge import RecoveredState, recover_states
+from crashlab.kill import MeasurePlan, measure_and_kill
+from crashlab.models import MODELS
+from crashlab.plan import PlannedState, plan_states
+from crashlab.record import RecordPlan, record
+from crashlab.recorder import Recorder
+from crashlab.recording import Recording
+from crashlab.subject import Subject
+from engines.scratch import Scratch
+from knobs.contract import Contract
+
+RECORDED_RECORDS_MAX = 2_000
+WINDOWS_RECORDED = 4.0
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class CrashPlan:
+    """How deep to look: crash states by model, and the two runs' sizes."""
+
+    states: dict[str, int]
+    measure: MeasurePlan = MeasurePlan()
+    record: RecordPlan = RecordPlan()
+
+    @property
+    def total_states(self) -> int:
+        return sum(self.states.values())
+
+
+def split_states(total: int) -> dict[str, int]:
+    """Share a number of states among the models: a third for `cache`, the rest for power cuts."""
+    cuts = [name for name, model in MODELS.items() if model.crash == "power-cut"]
+    cache = max(1, total // 3)
+    share = max(1, (total - cache) // len(cuts))
+    return {"cache": cache, **dict.fromkeys(cuts, share)}
+
+
+@dataclass(frozen=True)
+class Lab:
+    """Where and with what the lab works: the recorder, scratch paths, and the data's parent folder."""
+
+    recorder: Recorder
+    scratch: Scratch
+    data: Path
+    say: Say = lambda _: None
+    advance: Callable[[], None] = lambda: None
+
+    def controls(self, subject: Subject, models: Sequence[str], seed: int) -> list[Control]:
+        """The controls of the kill and of the models, run now."""
+        return run_controls(subject, self.recorder, models, self.scratch, self.data, seed)
+
+    def record(self, subject: Subject, contract: Contract, plan: RecordPlan, folder: Path, seed: int) -> Recording:
+        """Load a small base with the subject's settings and record one run from it into ``folder``."""
+        small = _small(subject)
+        work = self.scratch.folder(self.data, "base")
+        try:
+            small.workload.load(small.launch(work), work, seed)
+            return record(
+                small, work / "db", folder, self.scratch, self.recorder, _paced(plan, contract), seed
+            )
+        finally:
+            self.scratch.remove(work)
+
+    def recover(
+        self, recording: Recording, subject: Subject, planned: Sequence[PlannedState]
+    ) -> list[RecoveredState]:
+        """Rebuild and recover planned states of a recording."""
+        return recover_states(recording, _small(subject), planned, self.scratch, self.data, self.advance)
+
+
+def validate(
+    subject: Subject, contract: Contract, plan: CrashPlan, lab: Lab, folder: Path, seed: int
+) -> CrashEvidence:
+    """Everything that `duratune crash` does, into an existing run folder."""
+    lab.say("controls: one lossy and one honest run for the kill and for each crash model")
+    controls = lab.controls(subject, list(plan.states), seed)
+    lab.say(f"measuring for {plan.measure.measure_s:g} s, then SIGKILL while the load runs")
+    killed = measure_and_kill(subject, plan.measure, lab.scratch, lab.data, seed)
+    lab.say(f"recording {plan.record.operations} operations")
+    recording = lab.record(subject, contract, plan.record, folder / "recording", seed)
+    planned = plan_all(recording, plan.states, seed)
+    lab.say(f"recovering {len(planned)} crash states")
+    states = lab.recover(recording, subject, planned)
+    return CrashEvidence(killed, recording, states, controls)
+
+
+def plan_all(recording: Recording, states: dict[str, int], seed: int) -> list[PlannedState]:
+    """The planned states of every model; none where the log is not to be believed."""
+    if not recording.believable:
+        return []
+    return [state for model, count in states.items() for state in plan_states(recording.view, model, count, seed)]
+
+
+def _small(subject: Subject) -> Subject:
+    """The same subject on the recorded run's smaller data set."""
+    records = min(subject.workload.properties.record_count, RECORDED_RECORDS_MAX)
+    return replace(subject, workload=subject.workload.with_values({"recordcount": str(records)}))
+
+
+def _paced(plan: RecordPlan, contract: Contract) -> RecordPlan:
+    """Under a window the load is paced to last several windows: a shorter one could not exceed it."""
+    if contract.window_ms is None:
+        return plan
+    return replace(plan, target_per_s=plan.operations / (WINDOWS_RECORDED * contract.window_ms / 1_000.0))

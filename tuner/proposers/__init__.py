@@ -1,0 +1,1 @@
+"""Who proposes the next candidate: fixed start points from rules, and Optuna's sampler behind them."""

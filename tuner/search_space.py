@@ -1,0 +1,126 @@
+"""The search space: which knobs are searched, over which values, as Optuna's distributions.
+
+The reference's own value is always among the values, so that every start point can be told to the
+sampler whole. A knob whose reference value lies outside its range (0 or -1 as "off") becomes a choice
+among that value and a grid over the range.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
+
+from knobs.catalogue import Catalogue
+from knobs.errors import InvalidInput
+from knobs.knob import Knob, TuningRange
+
+_GRID_POINTS = 6
+Parameter = int | float | str
+
+
+@dataclass(frozen=True)
+class SearchSpace:
+    """The distributions by full knob name, and the reference's value of each."""
+
+    distributions: Mapping[str, BaseDistribution]
+    reference: Mapping[str, Parameter]
+
+    def parameters(self, settings: Mapping[str, str]) -> dict[str, Parameter]:
+        """The point of the space that has these settings and otherwise the reference's.
+
+        Raises InvalidInput with every setting that lies outside the space.
+        """
+        point = dict(self.reference)
+        faults = []
+        for name, value in settings.items():
+            distribution = self.distributions.get(name)
+            if distribution is None:
+                faults.append(f"{name} is not searched")
+                continue
+            parameter = _parameter(distribution, value)
+            if parameter is None:
+                faults.append(f"{name}={value} is outside {_words(distribution)}")
+            else:
+                point[name] = parameter
+        if faults:
+            raise InvalidInput(
+                "; ".join(faults), where="search space", hint="name other values or --only/--exclude"
+            )
+        return point
+
+    def settings(self, parameters: Mapping[str, Parameter]) -> dict[str, str]:
+        """What a point sets otherwise than the reference, in the engine's text."""
+        return {name: _text(value) for name, value in parameters.items() if value != self.reference[name]}
+
+
+def build_space(
+    catalogue: Catalogue, ranges: Mapping[str, TuningRange], reference: Mapping[str, str]
+) -> SearchSpace:
+    """The space over the given ranges; ``reference`` holds what the reference sets over the defaults."""
+    distributions: dict[str, BaseDistribution] = {}
+    values: dict[str, Parameter] = {}
+    for name, tuning in ranges.items():
+        knob = catalogue.knob(name)
+        current = catalogue.normalise(name, reference.get(name, knob.default))
+        distribution = _distribution(knob, tuning, current)
+        parameter = _parameter(distribution, current)
+        assert parameter is not None, f"the reference's {name}={current} is in its own distribution"
+        distributions[name], values[name] = distribution, parameter
+    return SearchSpace(distributions, values)
+
+
+def _distribution(knob: Knob, tuning: TuningRange, current: str) -> BaseDistribution:
+    if tuning.choices:
+        choices = tuning.choices if current in tuning.choices else (current, *tuning.choices)
+        return CategoricalDistribution(choices)
+    assert tuning.low is not None and tuning.high is not None, f"{knob.name} has a range or choices"
+    whole = knob.kind in ("integer", "size") or float(tuning.low).is_integer() and knob.kind != "real"
+    number = _number(current)
+    if number is None or number <= 0 < tuning.low:
+        grid = (
+            np.geomspace(tuning.low, tuning.high, _GRID_POINTS)
+            if tuning.log
+            else np.linspace(tuning.low, tuning.high, _GRID_POINTS)
+        )
+        texts = [_text(int(point) if whole else float(point)) for point in grid]
+        return CategoricalDistribution(tuple(dict.fromkeys([current, *texts])))
+    low, high = min(tuning.low, number), max(tuning.high, number)
+    if whole:
+        return IntDistribution(int(low), int(high), log=tuning.log)
+    return FloatDistribution(float(low), float(high), log=tuning.log)
+
+
+def _parameter(distribution: BaseDistribution, value: str) -> Parameter | None:
+    if isinstance(distribution, CategoricalDistribution):
+        return value if value in distribution.choices else None
+    number = _number(value)
+    if number is None:
+        return None
+    parameter: Parameter = int(number) if isinstance(distribution, IntDistribution) else number
+    return parameter if distribution._contains(distribution.to_internal_repr(parameter)) else None
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _text(value: Parameter) -> str:
+    return value if isinstance(value, str) else repr(value)
+
+
+def _words(distribution: BaseDistribution) -> str:
+    if isinstance(distribution, CategoricalDistribution):
+        return ", ".join(map(str, distribution.choices))
+    assert isinstance(distribution, IntDistribution | FloatDistribution)
+    return f"{distribution.low} to {distribution.high}"
