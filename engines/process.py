@@ -35,6 +35,10 @@ LINE_BYTES_MAX = 1 << 20
 LOG_TAIL_BYTES = 2000
 
 
+class DeadlinePassed(Undecided):
+    """What was awaited did not come in time; the child may still run."""
+
+
 class Watcher(Protocol):
     """Whoever ends the children when duratune itself is killed (engines/supervisor.py)."""
 
@@ -90,14 +94,14 @@ class Child:
     def write_line(self, line: str, deadline_s: float, reason: str) -> None:
         """Write one line, at most PIPE_BUF bytes, to stdin.
 
-        Raises Undecided if the child has ended, or does not read for ``deadline_s`` seconds.
+        Raises Undecided if the child has ended, DeadlinePassed if it does not read for that long.
         """
         data = line.encode() + b"\n"
         if len(data) > select.PIPE_BUF or b"\n" in data[:-1]:
             raise ValueError(f"not one line of at most {select.PIPE_BUF} bytes: {line[:80]!r}")
         stream = self._stdin().fileno()
         if not select.select([], [stream], [], deadline_s)[1]:
-            raise self._undecided(f"{reason}: it reads nothing for {deadline_s:g} s")
+            raise self._late(f"{reason}: it reads nothing for {deadline_s:g} s")
         try:
             # A pipe that select calls writable takes PIPE_BUF bytes without blocking (pipe(7)).
             os.write(stream, data)
@@ -111,13 +115,13 @@ class Child:
     def read_line(self, deadline_s: float, reason: str) -> str | None:
         """The next line of stdout without its end; None when the child has closed it.
 
-        Raises Undecided if no line comes within ``deadline_s`` seconds; ``reason`` says what for.
+        Raises DeadlinePassed if no line comes within ``deadline_s`` seconds; ``reason`` says what for.
         """
         ends_s = time.monotonic() + deadline_s
         stream = self._stdout()
         while b"\n" not in self._buffer:
             if not select.select([stream], [], [], max(0.0, ends_s - time.monotonic()))[0]:
-                raise self._undecided(f"{reason}: nothing within {deadline_s:g} s")
+                raise self._late(f"{reason}: nothing within {deadline_s:g} s")
             data = os.read(stream, 65536)
             if not data:
                 rest, self._buffer = self._buffer, b""
@@ -131,7 +135,8 @@ class Child:
     def await_line(self, matches: Callable[[str], bool], deadline_s: float, reason: str) -> str:
         """The first line that ``matches``; those before it are dropped.
 
-        Raises Undecided if it does not come within ``deadline_s`` seconds, or the child ends first.
+        Raises DeadlinePassed if it does not come within ``deadline_s`` seconds, Undecided if the child
+        ends first.
         """
         ends_s = time.monotonic() + deadline_s
         while True:
@@ -144,12 +149,12 @@ class Child:
     def wait(self, deadline_s: float, reason: str) -> int:
         """The exit code, or minus the number of the signal that ended it, once it has ended.
 
-        Raises Undecided if it still runs after ``deadline_s`` seconds.
+        Raises DeadlinePassed if it still runs after ``deadline_s`` seconds.
         """
         try:
             code = self._process.wait(deadline_s)
         except subprocess.TimeoutExpired:
-            raise self._undecided(f"{reason}: still running after {deadline_s:g} s") from None
+            raise self._late(f"{reason}: still running after {deadline_s:g} s") from None
         self._release()
         return code
 
@@ -202,6 +207,9 @@ class Child:
 
     def _undecided(self, what: str) -> Undecided:
         return Undecided(what, where=Path(self._spec.command[0]).name, hint=self.log_tail())
+
+    def _late(self, what: str) -> DeadlinePassed:
+        return DeadlinePassed(what, where=Path(self._spec.command[0]).name, hint=self.log_tail())
 
 
 def kill_tree(root: ProcessIdentity, reap: Callable[[float], object] | None = None) -> Killed:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from engines.identity import ProcessIdentity, identify, own_identity
-from engines.process import Child, LaunchSpec, kill_tree, owned_by
+from engines.process import Child, DeadlinePassed, LaunchSpec, kill_tree, owned_by
 from knobs.errors import MachineLacks, Undecided
 from tests.engines_tests.programs import FAMILY, READY_SLEEP, SLEEP, first_line, python, running
 
@@ -78,7 +78,7 @@ def test_await_line_drops_what_comes_before(tmp_path: Path) -> None:
 def test_a_silent_child_is_undecided_and_says_what_was_awaited(tmp_path: Path) -> None:
     with (
         Child(spec(tmp_path, SLEEP)) as child,
-        pytest.raises(Undecided, match="the first line: nothing within"),
+        pytest.raises(DeadlinePassed, match="the first line: nothing within"),
     ):
         child.read_line(0.05, "the first line")
 
@@ -95,7 +95,7 @@ def test_a_child_that_ends_first_is_undecided_with_its_own_words(tmp_path: Path)
 def test_waiting_has_a_deadline(tmp_path: Path) -> None:
     with (
         Child(spec(tmp_path, SLEEP)) as child,
-        pytest.raises(Undecided, match="the end: still running after"),
+        pytest.raises(DeadlinePassed, match="the end: still running after"),
     ):
         child.wait(0.05, "the end")
 
@@ -205,7 +205,10 @@ def test_lines_go_both_ways(tmp_path: Path) -> None:
 
 
 def test_writing_has_a_deadline(tmp_path: Path) -> None:
-    with Child(spec(tmp_path, SLEEP)) as child, pytest.raises(Undecided, match="the next: it reads nothing"):
+    with (
+        Child(spec(tmp_path, SLEEP)) as child,
+        pytest.raises(DeadlinePassed, match="the next: it reads nothing"),
+    ):
         for _ in range(10_000):
             child.write_line("x" * 4000, 0.05, "the next")
 
