@@ -38,6 +38,12 @@ class Catalogue(Protocol):
     def validate(self, settings: Mapping[str, str]) -> None: ...
 
 
+class Notes(Protocol):
+    """A further power of a catalogue: sentences about an option that its knob does not carry."""
+
+    def notes(self, name: str) -> list[str]: ...
+
+
 def load(engine: str, version: str | None = None) -> Catalogue:
     """The catalogue of ``engine``; of its newest shipped version unless ``version`` names one.
 

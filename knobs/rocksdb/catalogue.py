@@ -11,7 +11,7 @@ from typing import Any
 
 from knobs.errors import InvalidInput
 from knobs.knob import Knob, Source
-from knobs.rocksdb import rules, values
+from knobs.rocksdb import changes, rules, values
 from knobs.rocksdb.meaning import APPLICATION, BOUNDS, MEANINGS, OUTSIDE
 from knobs.rocksdb.tuning import RANGES
 
@@ -109,6 +109,17 @@ class RocksdbCatalogue:
         return {
             name: values.normalise(knob, full.get(name, knob.default)) for name, knob in self._knobs.items()
         }
+
+    def notes(self, name: str) -> list[str]:
+        """What else to know about an option: rules that it takes part in, silent changes."""
+        full = self.resolve(name)
+        found = [f"{rule.message} ({rule.source})" for rule in rules.RULES if full in rule.names]
+        found += [
+            f"may be changed by the engine without a word: {change.why} ({change.source})"
+            for change in changes.CHANGES
+            if change.name == full
+        ]
+        return found
 
     def defaults(self, section: str) -> dict[str, str]:
         """What the library writes for ``section`` into an OPTIONS file of a default database."""

@@ -10,13 +10,14 @@ cannot say which RocksDB it was made for.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from knobs.catalogue import Settings
 from knobs.errors import InvalidInput
 from knobs.finding import Finding
 from knobs.rocksdb.catalogue import RocksdbCatalogue, load, version_key, versions
+from knobs.text import decoded
 
 BLOCK_BASED = "BlockBasedTable"
 FILE_VERSION = "1.1"
@@ -88,6 +89,29 @@ class OptionsFile:
         families = tuple(changed if f.name == column_family else f for f in self.column_families)
         return replace(self, db=db, column_families=families)
 
+    def without(self, names: Collection[str]) -> OptionsFile:
+        """This file without these options (full names), in every column family."""
+        sections: dict[str, set[str]] = {}
+        for name in names:
+            section, _, short = name.partition(".")
+            sections.setdefault(section, set()).add(short)
+
+        def kept(section: str, options: Settings) -> Settings:
+            dropped = sections.get(section, set())
+            return {name: value for name, value in options.items() if name not in dropped}
+
+        families = tuple(
+            replace(
+                family,
+                options=kept("CFOptions", family.options),
+                table=kept("BlockBasedTableOptions", family.table)
+                if family.table_factory == BLOCK_BASED
+                else family.table,
+            )
+            for family in self.column_families
+        )
+        return replace(self, db=kept("DBOptions", self.db), column_families=families)
+
     def render(self) -> str:
         """The text of the file, as RocksDB accepts it."""
         lines = [
@@ -128,10 +152,10 @@ def parse(content: str | bytes, where: str, catalogue: RocksdbCatalogue | None =
     Raises InvalidInput with the line of each fault: a binary, truncated or incomplete file, options that
     the version does not know (with the nearest name), sections out of order or twice.
     """
-    return _Parser(_decoded(content, where), where, catalogue).parse()
+    return _Parser(decoded(content, where), where, catalogue).parse()
 
 
-def is_options_file(content: str) -> bool:
+def recognises(content: str) -> bool:
     """Whether the text looks like an OPTIONS file (its first statement is a section title)."""
     for line in content.splitlines():
         statement = _uncommented(line)
@@ -169,23 +193,6 @@ def _uncommented(line: str) -> str:
         if match.start() == 0 or line[match.start() - 1] != "\\":
             return line[: match.start()].strip()
     return line.strip()
-
-
-def _decoded(content: str | bytes, where: str) -> str:
-    hint = "give the OPTIONS-nnnnnn file of a database folder, or one in the same format"
-    raw = content.encode("utf-8") if isinstance(content, str) else content
-    binary = raw.find(b"\0")
-    if binary >= 0:
-        line = raw[:binary].count(b"\n") + 1
-        raise InvalidInput(f"line {line} holds binary data", where=where, hint=hint)
-    try:
-        text = raw.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = raw[: error.start].count(b"\n") + 1
-        raise InvalidInput(f"line {line} is not UTF-8 text", where=where, hint=hint) from error
-    if not text.strip():
-        raise InvalidInput("the file is empty", where=where, hint=hint)
-    return text
 
 
 @dataclass

@@ -80,7 +80,7 @@ _SETTINGS = st.lists(st.sampled_from(_ROUND), min_size=1, max_size=40, unique=Tr
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(chosen=_SETTINGS)
 def test_what_we_write_rocksdb_reads_as_we_do(tmp_path: Path, chosen: dict[str, str]) -> None:
     catalogue = load()

@@ -1,0 +1,41 @@
+"""`duratune knobs`: the catalogue; what a knob does, its durability meaning, its source."""
+
+from __future__ import annotations
+
+from typing import Annotated, cast
+
+import typer
+
+from knobs import render
+from knobs.catalogue import Notes, load
+from tuner.output import Output
+
+
+def command(
+    engine: Annotated[str, typer.Argument(help="rocksdb")],
+    name: Annotated[str, typer.Argument(help="One knob, by its short or full name; all without it.")] = "",
+    json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Only results and errors.")] = False,
+) -> int:
+    """What may be set, what it does, what it means for durability, and where that is written.
+
+    Exit code 0; 2 for an unknown engine or knob.
+    """
+    output = Output(json=json, quiet=quiet)
+    catalogue = load(engine)
+    chosen = [catalogue.knob(name)] if name else list(catalogue.knobs())
+    notes = cast("Notes", catalogue).notes
+    output.document(
+        {
+            "schema": 1,
+            "engine": engine,
+            "version": catalogue.version,
+            "knobs": [render.document(knob, notes(knob.name)) for knob in chosen],
+        }
+    )
+    if not json:
+        one = (
+            render.page(chosen[0], catalogue.version, notes(chosen[0].name)) if name else render.table(chosen)
+        )
+        output.result(one)
+    return 0
