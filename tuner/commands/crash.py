@@ -1,0 +1,196 @@
+"""`duratune crash`: crash-validate one configuration."""
+
+from __future__ import annotations
+
+import json as json_module
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from crashlab.evidence import CrashEvidence, CrashVerdict
+from crashlab.judge import judge_states
+from crashlab.kill import MeasurePlan
+from crashlab.models import MODELS
+from crashlab.plan import PlannedState
+from crashlab.record import RecordPlan
+from crashlab.recording import Recording
+from crashlab.validate import CrashPlan, split_states, validate
+from engines.lock import exclusive
+from engines.provenance import provenance
+from engines.rocksdb.readback import differences, effective_settings
+from knobs.contract import Contract
+from knobs.errors import InvalidInput
+from tuner import crash_report, folders, options
+from tuner.output import Output
+from tuner.replay import bound_to_recording
+from tuner.request import Request, open_lab, resolve
+
+RECORDS = 20_000
+DOCUMENT = "crash.json"
+
+
+def command(
+    engine: options.Engine,
+    config: options.Config = None,
+    set_: options.Set = None,
+    workload: options.Workload = "ycsb:a",
+    property_: options.Property = None,
+    contract: options.ContractText = None,
+    seed: options.Seed = None,
+    clients: options.Clients = 16,
+    scale: options.Scale = None,
+    column_family: options.ColumnFamily = "default",
+    states: Annotated[int, typer.Option("--states", min=3, max=10_000, help="Crash states to judge.")] = 30,
+    time_s: Annotated[float, typer.Option("--time", min=0.1, help="Seconds of the measured run.")] = 3.0,
+    operations: Annotated[int, typer.Option("--operations", min=100, help="Operations of the recorded run.")] = 6_000,
+    replay: Annotated[
+        str | None, typer.Option("--replay", metavar="STATE", help="Rebuild and judge one state of --study again.")
+    ] = None,
+    data: options.Data = None,
+    study: options.Study = None,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> int:
+    """Kill a running load, cut its power, recover, and check every acknowledged write.
+
+    Exit code 0: held; 1: broken; 4: unknown.
+    """
+    output = Output(json=json, quiet=quiet)
+    if replay is not None:
+        return _replay(replay, study, contract, output)
+    request = resolve(
+        engine, config, set_, workload, property_, contract, seed, clients, scale, column_family, RECORDS
+    )
+    name = folders.default_name(engine, workload, request.contract, "crash-")
+    folder = folders.make(folders.numbered(study or folders.RESULTS / name))
+    plan = CrashPlan(
+        split_states(states), MeasurePlan(measure_s=time_s), RecordPlan(operations=operations)
+    )
+    output.result(f"contract       {request.contract}: {request.contract.in_words()}")
+    output.result(_asked(request))
+    with exclusive(folder):
+        return _crash(request, plan, folder, data, output)
+
+
+def _crash(request: Request, plan: CrashPlan, folder: Path, data: Path | None, output: Output) -> int:
+    with open_lab(request, folder, data) as (lab, bound):
+        progress = output.progress()
+        lab = replace(lab, say=output.note, advance=progress.advance)
+        origin = provenance(lab.data, seed=bound.seed)
+        try:
+            progress.start(plan.total_states, "crash states")
+            evidence = validate(bound.subject(), bound.contract, plan, lab, folder, bound.seed)
+        finally:
+            progress.close()
+    verdict = evidence.under(bound.contract)
+    assert evidence.killed is not None, "validate always kills a run"
+    effective = effective_settings(evidence.killed.effective, bound.column_family)
+    findings = [*bound.findings, *differences(bound.catalogue, bound.settings, effective)]
+    again = _replay_command(folder, verdict, bound)
+    document = crash_report.as_json(
+        evidence,
+        verdict,
+        seed=bound.seed,
+        provenance={**origin, **_provenance(evidence, bound)},
+        effective=effective,
+        findings=findings,
+        properties=bound.workload.properties,
+        replay=again,
+    )
+    _save(folder / DOCUMENT, document)
+    output.result(crash_report.as_text(evidence, verdict, findings, bound.workload.properties, again))
+    output.document(document)
+    return crash_report.EXIT_CODES[verdict.verdict]
+
+
+def _asked(request: Request) -> str:
+    settings = " ".join(f"{name}={value}" for name, value in request.settings.items()) or "defaults"
+    properties = request.workload.properties
+    return (
+        f"run            {request.engine.name} {request.engine.version()}, {request.workload.name}, "
+        f"{properties.record_count} records, {request.clients} clients, seed {request.seed}\n"
+        f"settings       {settings}"
+    )
+
+
+def _provenance(evidence: CrashEvidence, request: Request) -> dict[str, Any]:
+    facts = evidence.recording.facts
+    return {
+        "engine": {"name": facts.engine, "version": facts.engine_version, "package": "librocksdb"},
+        "workload": {"name": facts.workload, "clients": request.clients, **request.workload.properties},
+        "recorder": facts.recorder,
+        "models": list(MODELS),
+        "config": list(request.sources),
+        "settings": dict(request.settings),
+    }
+
+
+def _replay_command(folder: Path, verdict: CrashVerdict, request: Request) -> str:
+    state = verdict.worst_state or (verdict.states[-1] if verdict.states else None)
+    if state is None:
+        return f"duratune crash {request.engine.name} --study {folder} --seed {request.seed}"
+    return (
+        f"duratune crash {request.engine.name} --study {folder} "
+        f"--contract {request.contract} --replay {state.planned.id}"
+    )
+
+
+def _save(path: Path, document: dict[str, Any]) -> None:
+    part = path.with_name(path.name + ".part")
+    part.write_text(json_module.dumps(document, indent=1, allow_nan=False), encoding="utf-8")
+    part.replace(path)
+
+
+def _replay(state: str, study: Path | None, contract: str | None, output: Output) -> int:
+    """Rebuild one state from log, position, model and seed, recover it and judge it again."""
+    if study is None:
+        raise InvalidInput("--replay needs the folder of the run", where="--replay", hint="add --study DIR")
+    planned = parse_state(state)
+    with bound_to_recording(study) as (lab, recording, subject, stored):
+        wanted = Contract.parse(contract or stored)
+        recovered = lab.recover(recording, subject, [planned])
+        judged = next(iter(judge_states(recording, recovered, wanted)))
+    judgement = judged.judgement
+    output.result(f"contract       {wanted}: {wanted.in_words()}")
+    output.result(
+        f"state          {state}: {judgement.verdict.value} {' '.join(judgement.reasons)}\n"
+        f"               {judgement.acks} acks, {judgement.decidable} decidable, {judgement.lost} lost, "
+        f"window {judgement.loss_ms:.1f} ms"
+    )
+    for line in [*judgement.evidence, *filter(None, [judgement.unknown_why])]:
+        output.result(f"evidence       {line}")
+    output.document(
+        {
+            "schema": 1,
+            "provenance": provenance(study, seed=planned.seed),
+            "contract": str(wanted),
+            "state": state,
+            "verdict": judgement.verdict.value,
+            "reasons": list(judgement.reasons),
+            "acks": judgement.acks,
+            "decidable": judgement.decidable,
+            "lost": judgement.lost,
+            "lost_writes": [_name(recording, row) for row in judgement.lost_indices],
+            "loss_ms": judgement.loss_ms,
+            "recovery_s": judged.recovery_s,
+        }
+    )
+    return crash_report.EXIT_CODES[judgement.verdict]
+
+
+def _name(recording: Recording, row: int) -> list[int]:
+    history = recording.history
+    return [int(history.client[row]), int(history.sequence[row])]
+
+
+def parse_state(text: str) -> PlannedState:
+    """Read `MODEL@POSITION#SEED`. Raises InvalidInput for anything else."""
+    model, at, rest = text.partition("@")
+    position, hash_, seed = rest.partition("#")
+    if not at or not hash_ or model not in MODELS or not position.isdigit() or not seed.isdigit():
+        raise InvalidInput(
+            f"'{text}' is no crash state", where="--replay", hint=f"MODEL@POSITION#SEED, MODEL one of {', '.join(MODELS)}"
+        )
+    return PlannedState(model, int(position), int(seed), "uniform", "replay")

@@ -1,0 +1,188 @@
+"""A crash verdict as the JSON that other programs rely on, and as text for a person."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from crashlab.controls import Control
+from crashlab.evidence import CrashEvidence, CrashSummary, CrashVerdict, ModelSummary
+from crashlab.judge import CHECKS, JudgedState
+from crashlab.verdict import LostWrite, Verdict
+from knobs.finding import Finding
+from workloads.ycsb.keys import key_name
+from workloads.ycsb.properties import Properties
+
+EXIT_CODES = {Verdict.HELD: 0, Verdict.BROKEN: 1, Verdict.UNKNOWN: 4}
+
+
+def as_json(
+    evidence: CrashEvidence,
+    verdict: CrashVerdict,
+    *,
+    seed: int,
+    provenance: Mapping[str, Any],
+    effective: Mapping[str, str],
+    findings: Sequence[Finding],
+    properties: Properties,
+    replay: str,
+) -> dict[str, Any]:
+    """The `crash` document of the JSON contract."""
+    audit = evidence.recording.audit if evidence.recording.believable else None
+    return {
+        "schema": 1,
+        "provenance": dict(provenance),
+        "engine": evidence.recording.facts.engine,
+        "contract": str(verdict.contract),
+        "seed": seed,
+        "verdict": verdict.verdict.value,
+        "reasons": list(verdict.reasons),
+        "process_crash": _summary(verdict.process_crash, properties),
+        "power_cut": {
+            **_summary(verdict.power_cut, properties),
+            "models": {name: _model(model) for name, model in verdict.models.items() if name != "cache"},
+        },
+        "states": [_state(state) for state in verdict.states],
+        "recovery_s_max": verdict.recovery_s_max,
+        "audit": {
+            "acks": audit.acks if audit else 0,
+            "covered": audit.covered if audit else 0,
+            "exposed": audit.exposed if audit else 0,
+            "unlocated": audit.unlocated if audit else 0,
+            "unwritten": audit.unwritten if audit else 0,
+            "opaque": audit.opaque if audit else "",
+            "disagreements": [asdict(state.disagreement) for state in verdict.states if _disagrees(state)],
+        },
+        "recording": evidence.recording.describe(),
+        "controls": {
+            control.name: {"wanted": control.wanted.value, "got": control.got.value, "why": control.why}
+            for control in evidence.controls
+        },
+        "measured": dict(evidence.killed.measured) if evidence.killed else {},
+        "effective": dict(effective),
+        "findings": [finding.as_dict() for finding in findings],
+        "replay": replay,
+    }
+
+
+def as_text(
+    evidence: CrashEvidence, verdict: CrashVerdict, findings: Sequence[Finding], properties: Properties, replay: str
+) -> str:
+    """The verdict for a person: what was judged, what was lost, what a HELD means, and what repeats it."""
+    lines = [_controls_line(evidence.controls)]
+    lines.append(_crash_line("process crash", verdict.process_crash, "a SIGKILL", properties))
+    lines.append(_crash_line("power cut", verdict.power_cut, "", properties))
+    if evidence.recording.believable:
+        audit = evidence.recording.audit
+        unlocated = f", {audit.unlocated} unlocated" + (f" ({audit.opaque})" if audit.opaque else "")
+        lines.append(
+            f"audit          {audit.acks} acks of the recorded run: {audit.covered} durable when given, "
+            f"{audit.exposed} exposed{unlocated}"
+        )
+        vanished = max((state.disagreement.vanished for state in verdict.states if state.disagreement), default=0)
+        if vanished:
+            lines.append(f"               recovery ignored durable bytes: up to {vanished} covered acks are gone")
+    for fault in evidence.recording.facts.faults:
+        lines.append(f"write log      not believed: {fault}")
+    for note in evidence.recording.facts.notes:
+        lines.append(f"write log      {note}")
+    lines.append(f"recovery       at most {verdict.recovery_s_max:.2f} s")
+    for finding in findings:
+        lines.append(f"finding        {finding.setting}={finding.value}: {finding.why}")
+    lines += _evidence_lines(verdict)
+    lines.append(f"verdict        {verdict.verdict.value} {' '.join(verdict.reasons)}".rstrip())
+    lines += _bound_lines(verdict)
+    lines.append(f"repeat         {replay}")
+    return "\n".join(lines)
+
+
+def _controls_line(controls: Sequence[Control]) -> str:
+    wrong = [control for control in controls if not control.right]
+    if not controls:
+        return "controls       none were run"
+    if wrong:
+        return "controls       WRONG: " + "; ".join(
+            f"{control.name} is {control.got.value}, must be {control.wanted.value} ({control.why})" for control in wrong
+        )
+    names = dict.fromkeys(control.name.partition(".")[0] for control in controls)
+    return f"controls       {', '.join(names)}: every lossy one BROKEN, every honest one HELD"
+
+
+def _crash_line(name: str, summary: CrashSummary, also: str, properties: Properties) -> str:
+    seen = " and ".join(filter(None, [also, f"{summary.states} states"]))
+    text = f"{name:<14} {summary.verdict.value:<7} {summary.acks} acks, {summary.decidable} decidable; {seen}"
+    if summary.lost and summary.first_lost:
+        lost = summary.first_lost
+        text += (
+            f"; up to {summary.lost} acks lost, a window of {summary.loss_ms:.1f} ms, the first "
+            f"{key_name(lost.register, properties)} (client {lost.client}, write {lost.sequence})"
+        )
+    elif summary.verdict is not Verdict.UNKNOWN:
+        text += "; 0 acks lost"
+    if summary.unknown_why:
+        text += f"; {summary.unknown_why}"
+    return text
+
+
+def _evidence_lines(verdict: CrashVerdict) -> list[str]:
+    judgements = [("the kill", verdict.kill)] if verdict.kill else []
+    judgements += [(state.planned.id, state.judgement) for state in verdict.states]
+    lines = [f"evidence       {name}: {line}" for name, judgement in judgements for line in judgement.evidence]
+    return lines[:6]
+
+
+def _bound_lines(verdict: CrashVerdict) -> list[str]:
+    return [
+        f"               {name}: all {model.uniform} states at moments drawn uniformly in time held; at most "
+        f"{100 * model.broken_share_max:.0f} % of the moments of such a run break it (95 %)"
+        for name, model in verdict.models.items()
+        if model.broken_share_max is not None
+    ]
+
+
+def _summary(summary: CrashSummary, properties: Properties) -> dict[str, Any]:
+    return {
+        "verdict": summary.verdict.value,
+        "reasons": list(summary.reasons),
+        "acks": summary.acks,
+        "decidable": summary.decidable,
+        "lost": summary.lost,
+        "loss_ms": summary.loss_ms,
+        "loss_writes": summary.lost,
+        "first_lost": _lost(summary.first_lost, properties),
+        "states": summary.states,
+        "unknown_why": summary.unknown_why,
+    }
+
+
+def _lost(lost: LostWrite | None, properties: Properties) -> dict[str, Any] | None:
+    return {**lost.as_json(), "key": key_name(lost.register, properties)} if lost else None
+
+
+def _model(model: ModelSummary) -> dict[str, Any]:
+    return {**asdict(model), "verdict": model.verdict.value}
+
+
+def _state(state: JudgedState) -> dict[str, Any]:
+    return {
+        "id": state.planned.id,
+        "model": state.planned.model,
+        "position": state.planned.position,
+        "source": state.planned.source,
+        "why": state.planned.why,
+        "verdict": state.judgement.verdict.value,
+        "reasons": list(state.judgement.reasons),
+        "acks": state.judgement.acks,
+        "lost": state.judgement.lost,
+        "loss_ms": state.judgement.loss_ms,
+        "checks": list(CHECKS),
+        "evidence": list(state.judgement.evidence),
+        "unknown_why": state.judgement.unknown_why,
+        "recovery_s": state.recovery_s,
+        "same_as": state.same_as,
+    }
+
+
+def _disagrees(state: JudgedState) -> bool:
+    return state.disagreement is not None and bool(state.disagreement.survived or state.disagreement.vanished)

@@ -1,0 +1,45 @@
+"""A recording opened again: the subject that its crash states are recovered with, from its own folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from crashlab.recording import Recording
+from crashlab.subject import Subject
+from crashlab.validate import Lab
+from engines.scratch import Scratch, sweep
+from engines.supervisor import Supervisor
+from knobs.errors import InvalidInput
+from knobs.rocksdb import options_file
+from tuner.request import ENGINES, RECORDERS
+from workloads.ycsb.properties import Properties
+from workloads.ycsb.workload import YcsbWorkload
+
+
+@contextmanager
+def bound_to_recording(folder: Path) -> Iterator[tuple[Lab, Recording, Subject, str]]:
+    """A lab, the recording in ``folder/recording``, its subject, and the contract that it was judged under.
+
+    Raises InvalidInput where the folder holds no run of `duratune crash`.
+    """
+    try:
+        document = json.loads((folder / "crash.json").read_text(encoding="utf-8"))
+        contract, engine = str(document["contract"]), ENGINES[document["engine"]]()
+    except (OSError, ValueError, KeyError) as error:
+        raise InvalidInput(
+            f"no finished run of duratune crash: {error}", where=str(folder), hint="name its folder with --study"
+        ) from error
+    sweep()
+    with Supervisor() as supervisor, Scratch() as scratch:
+        recording = Recording(folder / "recording", engine.log_reader)
+        facts = recording.facts
+        workload = YcsbWorkload(
+            facts.workload, Properties(facts.workload_parameters, str(folder)), supervisor
+        )
+        text = (recording.folder / "OPTIONS").read_bytes()
+        base = options_file.parse(text, str(recording.folder / "OPTIONS"))
+        subject = Subject(engine, workload, base, facts.settings, facts.column_family, facts.threads)
+        yield Lab(RECORDERS["preload"](), scratch, scratch.folder(folder, "data")), recording, subject, contract

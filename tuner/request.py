@@ -1,0 +1,175 @@
+"""What a command was asked for, resolved once: the subject, its contract, its findings, where it runs."""
+
+from __future__ import annotations
+
+import resource
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from crashlab.preload.recorder import PreloadRecorder
+from crashlab.recorder import Recorder
+from crashlab.subject import Subject
+from crashlab.validate import Lab
+from engines import host
+from engines.rocksdb.engine import RocksdbEngine
+from engines.scratch import Scratch, sweep
+from engines.supervisor import Supervisor
+from knobs import catalogue, configuration
+from knobs.catalogue import Catalogue, Settings
+from knobs.contract import Contract
+from knobs.errors import InvalidInput, MachineLacks
+from knobs.finding import Finding
+from knobs.rocksdb.options_file import OptionsFile, from_default
+from workloads import registry
+from workloads.ycsb.properties import CORE
+from workloads.ycsb.workload import YcsbWorkload
+
+ENGINES: Mapping[str, type[RocksdbEngine]] = {"rocksdb": RocksdbEngine}
+RECORDERS: Mapping[str, type[PreloadRecorder]] = {"preload": PreloadRecorder}
+SEED_MAX = 2**31
+OPERATIONS_PER_RECORD = 10
+OPEN_FILES_BESIDE = 64
+"""Descriptors that the driver needs beside RocksDB's table files."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """One resolved command line. ``settings`` hold what CONFIG and --set state, normalised."""
+
+    engine: RocksdbEngine
+    catalogue: Catalogue
+    base: OptionsFile
+    settings: Settings
+    workload: YcsbWorkload
+    contract: Contract
+    seed: int
+    clients: int
+    column_family: str
+    sources: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = field(default=())
+
+    def subject(self, settings: Mapping[str, str] | None = None) -> Subject:
+        """The subject with the request's settings, or with others."""
+        chosen = self.settings if settings is None else settings
+        return Subject(self.engine, self.workload, self.base, dict(chosen), self.column_family, self.clients)
+
+    def stated_by(self, other: str) -> Settings:
+        """The settings of another CONFIG for the same engine, checked like the request's own."""
+        read = configuration.read(self.engine.name, other, column_family=self.column_family)
+        return checked(self.catalogue, read.settings)
+
+
+def resolve(
+    engine: str,
+    config: str | None,
+    sets: Sequence[str] | None,
+    workload: str,
+    properties: Sequence[str] | None,
+    contract: str | None,
+    seed: int | None,
+    clients: int,
+    scale: int | None,
+    column_family: str,
+    records: int,
+) -> Request:
+    """Resolve what the options say; ``records`` is the command's own record count.
+
+    Raises InvalidInput for anything that cannot be run, MachineLacks for too few file descriptors.
+    """
+    if engine not in ENGINES:
+        raise InvalidInput(f"'{engine}' is no engine", where="ENGINE", hint=f"use {' or '.join(ENGINES)}")
+    chosen = ENGINES[engine]()
+    known = catalogue.load(engine)
+    read = configuration.Configuration(engine, {})
+    if config is not None:
+        read = configuration.read(engine, config, column_family=column_family)
+    read = configuration.with_settings(read, configuration.parse_settings(engine, sets or []))
+    settings = checked(known, read.settings)
+    _check_open_files(known, settings)
+    return Request(
+        engine=chosen,
+        catalogue=known,
+        base=read.options_file or from_default(),
+        settings=settings,
+        workload=_workload(workload, properties, scale, records),
+        contract=Contract.parse(contract) if contract else chosen.default_contract,
+        seed=secrets.randbelow(SEED_MAX) if seed is None else seed,
+        clients=clients,
+        column_family=column_family,
+        sources=read.sources,
+        findings=read.findings,
+    )
+
+
+def checked(known: Catalogue, settings: Mapping[str, str]) -> Settings:
+    """The settings in the catalogue's own spelling. Raises InvalidInput with every fault."""
+    known.validate(settings)
+    return {name: known.normalise(name, value) for name, value in settings.items()}
+
+
+@contextmanager
+def open_lab(request: Request, results: Path, data: Path | None) -> Iterator[tuple[Lab, Request]]:
+    """A lab, and the request bound to it: scratch paths and processes are gone afterwards, however the
+    command ends.
+
+    ``data`` must not exist; it is made and removed. Raises InvalidInput where it exists or its file
+    system cannot be measured on.
+    """
+    sweep()
+    with Supervisor() as supervisor, Scratch() as scratch:
+        parent = _data_folder(data, results, scratch)
+        host.refuse_unsafe_data_folder(parent, request.contract)
+        watched = replace(request, workload=replace(request.workload, watcher=supervisor))
+        yield Lab(RECORDERS["preload"](), scratch, parent), watched
+
+
+def _data_folder(data: Path | None, results: Path, scratch: Scratch) -> Path:
+    if data is None:
+        return scratch.folder(results, "data")
+    if data.exists():
+        raise InvalidInput(
+            "the data folder exists already", where=str(data), hint="name a new folder; it is removed at the end"
+        )
+    return scratch.folder(data.absolute().parent, data.name)
+
+
+def _workload(
+    name: str, properties: Sequence[str] | None, scale: int | None, records: int
+) -> YcsbWorkload:
+    found = registry.find(name)
+    given = _pairs(properties or [])
+    from_file = name.removeprefix("ycsb:") not in CORE
+    values: dict[str, str] = {}
+    if scale is not None:
+        values["recordcount"] = str(scale * 1_000)
+    elif not (from_file and "recordcount" in found.properties.stated):
+        values["recordcount"] = str(records)
+    values |= given
+    whole = found.with_values(values)
+    if "operationcount" in given or (from_file and "operationcount" in found.properties.stated):
+        return whole
+    # D and E size their key space by it (CoreWorkload: expected new keys); the run itself is bounded in time.
+    return whole.with_values({"operationcount": str(OPERATIONS_PER_RECORD * whole.properties.record_count)})
+
+
+def _pairs(properties: Sequence[str]) -> dict[str, str]:
+    wrong = [pair for pair in properties if "=" not in pair]
+    if wrong:
+        raise InvalidInput(f"'{wrong[0]}' is no NAME=VALUE", where="-p", hint="as in -p fieldlength=200")
+    return dict(pair.split("=", 1) for pair in properties)
+
+
+def _check_open_files(known: Catalogue, settings: Mapping[str, str]) -> None:
+    """RocksDB opens up to max_open_files tables; a process that may not fails in the middle of a run."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    name = "DBOptions.max_open_files"
+    wanted = int(settings.get(name, known.knob(name).default))
+    if max(wanted, 0) + OPEN_FILES_BESIDE > limit:
+        raise MachineLacks(
+            f"{name}={wanted} needs more file descriptors than the {limit} that this process may open",
+            where="RLIMIT_NOFILE",
+            hint=f"ulimit -n {max(wanted, 0) + OPEN_FILES_BESIDE}",
+        )
