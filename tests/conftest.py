@@ -14,9 +14,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--seed", type=int, default=None, help=SEED_HELP)
 
 
+# First, so that hypothesis, which reads its own option when it is configured, draws from the same seed.
+@pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     if config.option.seed is None:
         config.option.seed = random.SystemRandom().randrange(2**32)
+    if config.option.hypothesis_seed is None:
+        config.option.hypothesis_seed = str(config.option.seed)
 
 
 def pytest_report_header(config: pytest.Config) -> str:

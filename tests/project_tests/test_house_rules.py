@@ -23,7 +23,7 @@ FUNCTION_LINES_MAX = 70
 # Put together here, so that this file passes its own test.
 FORBIDDEN = {
     "a path of one machine": "|".join(
-        re.escape(f"/{first}{rest}") + r"\b"
+        rf"(?<![\w/])/{first}{rest}\b"
         for first, rest in (("ro", "ot"), ("wo", "rk"), ("op", "t/dt"), ("ho", "me/[a-z]"))
     ),
     "a package host": "|".join(("py" + r"pi\.org", "python" + "hosted", "art" + "ifactory")),
@@ -198,13 +198,8 @@ def test_every_command_is_in_the_readme() -> None:
 
 
 def test_every_command_has_its_module() -> None:
-    missing = [
-        entry.module
-        for entry in COMMANDS.values()
-        if not (CHECKOUT / (entry.module.replace(".", "/") + ".py")).is_file()
-    ]
-    if missing:
-        pytest.xfail(f"not built yet: {missing}")
+    modules = {name: entry.module.replace(".", "/") + ".py" for name, entry in COMMANDS.items()}
+    assert [name for name, module in modules.items() if not (CHECKOUT / module).is_file()] == []
 
 
 def test_the_tests_mirror_the_rooms() -> None:
