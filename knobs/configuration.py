@@ -220,7 +220,7 @@ def _without_outside(
     findings: list[Finding] = []
     for name, value in settings.items():
         knob = catalogue.knob(name)
-        if not knob.outside or value in ("", "nullptr"):
+        if not knob.outside or value in ("", "nullptr", "{}"):
             kept[name] = value
             continue
         findings.append(

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from knobs.catalogue import Catalogue
 from knobs.finding import Finding
 from knobs.knob import Knob
 from knobs.rocksdb import values
@@ -19,6 +20,8 @@ from knobs.rocksdb.values import InForce, is_on, whole
 _DB = "DBOptions."
 _CF = "CFOptions."
 _TABLE = "BlockBasedTableOptions."
+
+_OUTSIDE_THE_DATABASE = ("WriteOptions.", "Application.")
 
 _SEEN = "RocksDB 7.8.3 at open: "
 
@@ -49,21 +52,36 @@ def changes(in_force: InForce) -> list[Finding]:
 
 
 def differences(
-    knobs: Mapping[str, Knob], stated: Mapping[str, str], effective: Mapping[str, str]
+    catalogue: Catalogue, stated: Mapping[str, str], effective: Mapping[str, str]
 ) -> list[Finding]:
     """A finding for each stated value that is not in force, with the reason where it is known.
 
-    ``stated`` and ``effective`` hold full names. Values that ask the engine to choose are no difference, and
-    of a nested value only the members that were stated count. What ``effective`` does not hold is skipped.
+    ``stated`` and ``effective`` hold full names; ``effective`` is what an open database printed. Values that
+    ask the engine to choose are no difference, and of a nested value only the members that were stated count.
+    What no database prints is a finding too, because nobody can know whether it is in force. WriteOptions and
+    the application's own calls are no part of an open database and are not compared.
     """
     reasons = {change.name: change for change in CHANGES}
     found = []
     for name, value in stated.items():
-        if name not in effective or (name, values.normalise(knobs[name], value)) in CHOSEN_BY_ENGINE:
+        knob = catalogue.knob(name)
+        if name.startswith(_OUTSIDE_THE_DATABASE) or value in ("", "nullptr"):
             continue
-        if not values.agrees(knobs[name], value, effective[name]):
+        if (name, values.normalise(knob, value)) in CHOSEN_BY_ENGINE:
+            continue
+        if name not in effective:
+            found.append(_unprinted(knob, value))
+        elif not values.agrees(knob, value, effective[name]):
             found.append(_finding(name, value, effective[name], reasons.get(name)))
     return found
+
+
+def _unprinted(knob: Knob, asked: str) -> Finding:
+    if knob.deprecated and not knob.type:
+        why = "the engine takes this deprecated name and ignores it"
+        return Finding("ignored", knob.name, asked, "", "nothing", why, "no header declares it")
+    why = "the engine does not print this option, so nobody can read back whether it is in force"
+    return Finding("not-read-back", knob.name, asked, "", "nothing", why, str(knob.source))
 
 
 def _finding(name: str, asked: str, got: str, change: Change | None) -> Finding:

@@ -261,6 +261,19 @@ RULES: tuple[Rule, ...] = (
         _SEEN + "Periodic Compaction is only supported in Block-Based Table format",
     ),
     Rule(
+        "never-compacts",
+        (
+            _CF + "compaction_style",
+            _CF + "level0_file_num_compaction_trigger",
+            _CF + "disable_auto_compactions",
+        ),
+        lambda s: not is_on(s, _CF + "disable_auto_compactions") and _lets_level_0_grow(s),
+        "compaction_style=kCompactionStyleNone, or a negative level0_file_num_compaction_trigger, needs "
+        "disable_auto_compactions=true: writes stop for good at level0_stop_writes_trigger files",
+        "RocksDB 7.8.3: db_bench fillrandom stood still at 36 table files",
+        "later",
+    ),
+    Rule(
         "write-protection",
         (_WRITE + "protection_bytes_per_key",),
         lambda s: whole(s, _WRITE + "protection_bytes_per_key") not in (0, 8),
@@ -281,6 +294,11 @@ RULES: tuple[Rule, ...] = (
 
 def _is_own_age(value: str) -> bool:
     return value not in ("", "0", values.UNCHOSEN_AGE)
+
+
+def _lets_level_0_grow(s: InForce) -> bool:
+    is_unmanaged = s.get(_CF + "compaction_style") == "kCompactionStyleNone"
+    return is_unmanaged or whole(s, _CF + "level0_file_num_compaction_trigger") < 0
 
 
 def _is_other_table(s: InForce) -> bool:

@@ -2,12 +2,13 @@
 
 The ranges hold for hosts from two cores and a few GiB up; memory-bound ones are given for the smallest of
 these and widened by `ranges` for the host at hand. They say where improvement is usually found, not what is
-allowed. Nothing here changes what an acknowledged write is worth: durability options are not searched.
+allowed. Nothing in RANGES changes what an acknowledged write is worth; DURABILITY does.
 """
 
 from __future__ import annotations
 
 from knobs.knob import TuningRange
+from knobs.rocksdb.values import InForce, is_on, whole
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -128,6 +129,25 @@ RANGES: dict[str, TuningRange] = {
     _TABLE + "format_version": _choice("newer formats read faster", "4", "5"),
 }
 
+DURABILITY: dict[str, TuningRange] = {
+    "WriteOptions.sync": _choice("the largest single cost of a write", "true", "false"),
+    "WriteOptions.disableWAL": _switch("no log at all"),
+    _DB + "manual_wal_flush": _switch("WAL records stay in the process until somebody flushes them"),
+    _DB + "best_efforts_recovery": _switch("recovery that does without the WAL"),
+    _DB + "wal_recovery_mode": _choice(
+        "what recovery makes of a damaged WAL",
+        "kTolerateCorruptedTailRecords",
+        "kAbsoluteConsistency",
+        "kPointInTimeRecovery",
+        "kSkipAnyCorruptedRecords",
+    ),
+    _DB + "use_fsync": _switch("fsync instead of fdatasync, where something is synced at all"),
+    _DB + "paranoid_checks": _choice("checks at open and in compactions", "true", "false"),
+    _TABLE + "checksum": _choice("the checksum of every block", "kXXH3", "kCRC32c", "kNoChecksum"),
+}
+"""What a tuner that looks at speed alone would search too. A study takes from here only the values that the
+catalogue does not call breaking for its contract; `--audit-only` takes all of them."""
+
 # Per GiB of the host's memory: how far the upper end of a memory-bound range may go.
 _PER_MEMORY: dict[str, float] = {
     _TABLE + "block_cache": 0.5,
@@ -151,3 +171,17 @@ def ranges(memory_bytes: int, cores: int) -> dict[str, TuningRange]:
     subcompactions = RANGES[_DB + "max_subcompactions"]
     chosen[_DB + "max_subcompactions"] = TuningRange(1, max(2, cores), False, (), subcompactions.why)
     return chosen
+
+
+def memory_bytes(in_force: InForce) -> int:
+    """What the block cache and the memtables may hold at once under these values, in bytes.
+
+    ``in_force`` holds every option, normalised. One memtable more than max_write_buffer_number is counted,
+    because a flushed one is freed only after its table file is written. Table readers, compactions and the
+    page cache come on top.
+    """
+    memtables = (whole(in_force, _CF + "max_write_buffer_number") + 1) * whole(
+        in_force, _CF + "write_buffer_size"
+    )
+    is_cached = not is_on(in_force, _TABLE + "no_block_cache")
+    return memtables + (whole(in_force, _TABLE + "block_cache") if is_cached else 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -146,3 +147,11 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         stream.truncate(100 * 1024 * 1024)
     with pytest.raises(InvalidInput, match="too large"):
         configuration.read("rocksdb", str(large))
+
+
+def test_the_forms_in_the_documentation_are_read(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "knobs.md").read_text(encoding="utf-8")
+    forms = [form for form in re.findall(r"`([^`]+)`", text) if form.startswith("{") or form.count("=") > 1]
+    assert len(forms) == 2
+    for form in forms:
+        assert configuration.read("rocksdb", put(tmp_path, "form", form)).settings != {}

@@ -47,6 +47,7 @@ BREAKING: dict[str, dict[str, str]] = {
     "dictionary-without-size": {"compression": "kZSTD", "compression_opts": "{zstd_max_train_bytes=100;}"},
     "ttl-table-format": {"table_factory": "PlainTable", "ttl": "100"},
     "periodic-compaction-table-format": {"table_factory": "PlainTable", "periodic_compaction_seconds": "100"},
+    "never-compacts": {"compaction_style": "kCompactionStyleNone"},
     "write-protection": {"protection_bytes_per_key": "4"},
     "ingest-behind-levels": {"allow_ingest_behind": "true", "num_levels": "2"},
 }
@@ -83,6 +84,12 @@ def test_a_broken_rule_is_refused_by_us_and_by_the_engine(rule: rules.Rule, tmp_
         library.open_database(file, tmp_path / "db")
         with pytest.raises(InvalidInput, match="RocksDB refuses"):
             library.write_one(file, tmp_path / "db", *flags)
+
+
+def test_level_0_may_grow_where_nobody_waits_for_its_compaction() -> None:
+    negative = {"level0_file_num_compaction_trigger": "-1"}
+    assert len(load().faults(full(negative))) == 1
+    assert load().faults(full(negative | {"disable_auto_compactions": "true"})) == []
 
 
 def test_the_engine_takes_the_defaults(tmp_path: Path) -> None:
@@ -223,30 +230,38 @@ def test_a_silent_change_is_foretold_and_found(
         return
     assert catalogue.normalise(change.name, effective[change.name]) == foretold
     if change.name in full(settings):
-        by_name = {knob.name: knob for knob in catalogue.knobs()}
-        found = changes.differences(by_name, full(settings), effective)
+        found = changes.differences(catalogue, full(settings), effective)
         assert change_id in [finding.rule for finding in found]
 
 
 @pytest.mark.parametrize("settings", KEPT, ids=str)
 def test_what_the_engine_keeps_is_no_difference(settings: dict[str, str], tmp_path: Path) -> None:
     catalogue = load()
-    by_name = {knob.name: knob for knob in catalogue.knobs()}
     assert changes.changes(catalogue.in_force(full(settings))) == []
-    assert changes.differences(by_name, full(settings), in_force(tmp_path, settings)) == []
+    assert changes.differences(catalogue, full(settings), in_force(tmp_path, settings)) == []
 
 
 def test_the_engines_own_choices_are_no_difference(tmp_path: Path) -> None:
     catalogue = load()
-    by_name = {knob.name: knob for knob in catalogue.knobs()}
     stated = options_file.from_default().settings()
     effective = in_force(tmp_path, {})
     # The tool itself asks for these two.
     stated |= {"DBOptions.create_if_missing": "true", "DBOptions.create_missing_column_families": "true"}
-    assert changes.differences(by_name, stated, effective) == []
+    assert changes.differences(catalogue, stated, effective) == []
     effective["DBOptions.max_open_files"] = "77"
-    [finding] = changes.differences(by_name, stated, effective)
+    [finding] = changes.differences(catalogue, stated, effective)
     assert (finding.setting, finding.rule) == ("DBOptions.max_open_files", "open-files-raised")
+
+
+def test_what_cannot_be_read_back_is_said(tmp_path: Path) -> None:
+    stated = full(
+        {"skip_log_error_on_recovery": "true", "rate_limiter_bytes_per_sec": "1000000", "sync": "true"}
+    )
+    found = changes.differences(load(), stated, in_force(tmp_path, {}))
+    assert [(finding.rule, finding.setting) for finding in found] == [
+        ("ignored", "DBOptions.skip_log_error_on_recovery"),
+        ("not-read-back", "DBOptions.rate_limiter_bytes_per_sec"),
+    ]
 
 
 def test_the_uncompressed_wal_is_really_uncompressed(tmp_path: Path) -> None:

@@ -7,7 +7,9 @@ import json
 import pytest
 
 from knobs.errors import Undecided
-from knobs.rocksdb import library, snapshot
+from knobs.rocksdb import headers, library, snapshot
+from knobs.rocksdb.catalogue import RocksdbCatalogue
+from knobs.rocksdb.installed import load_installed
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +41,23 @@ def test_every_option_of_a_header_has_its_text_and_line(generated: dict[str, obj
     # The headers themselves say nothing about these two.
     assert bare == {"DBOptions.info_log_level", "CFOptions.table_properties_collector_factories"}
     assert all(option["line"] > 0 for option in declared)
+
+
+def test_a_catalogue_made_on_the_spot_serves_like_a_shipped_one(generated: dict[str, object]) -> None:
+    made = RocksdbCatalogue(generated)
+    installed = load_installed()
+    assert made.version == installed.version == library.options()["version"]
+    assert made.knobs() == installed.knobs()
+    assert made.faults({"manual_wal_flush": "yes"}) != []
+
+
+def test_an_option_that_the_headers_do_not_declare_is_seen() -> None:
+    printed = library.options()
+    printed["WriteOptions"]["from_the_future"] = "1"
+    folder = headers.find_headers()
+    members = headers.read_members(folder / "options.h", "WriteOptions")
+    with pytest.raises(Undecided, match="from_the_future"):
+        snapshot._section("WriteOptions", members, printed, folder)
 
 
 def test_a_wrong_type_is_caught_by_the_round_trip() -> None:

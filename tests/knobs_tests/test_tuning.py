@@ -45,6 +45,13 @@ def test_memory_widens_the_cache() -> None:
     assert tuning.ranges(2 * GIB, 2)[name].high == GIB
 
 
+def test_memory_counts_cache_and_memtables() -> None:
+    catalogue = load()
+    in_force = catalogue.in_force({"write_buffer_size": "10M", "block_cache": "100M"})
+    assert tuning.memory_bytes(in_force) == (3 * 10 + 100) * 1024**2
+    assert tuning.memory_bytes(in_force | {"BlockBasedTableOptions.no_block_cache": "true"}) == 30 * 1024**2
+
+
 def test_every_end_is_a_valid_value_that_breaks_no_contract() -> None:
     catalogue = load()
     synced = {"WriteOptions.sync": "true"}
