@@ -90,12 +90,13 @@ class Run(Protocol):
     def finished(self) -> bool:
         """Whether that process has ended."""
 
-    def wait_for(self, event: str, deadline_s: float) -> Event:
-        """The next event of this name.
+    def wait_for(self, event: str | tuple[str, ...], deadline_s: float) -> Event:
+        """The next event of this name, or of one of these names.
 
         Raises Undecided if the process ends or the deadline passes before it, and the driver's own error if
         it reports one.
         """
+        ...
 
     def kill(self) -> Killed:
         """SIGKILL its processes and reap them; again returns what the first call did."""

@@ -60,19 +60,20 @@ class DriverProcess:
         """Whether it has ended."""
         return not self._child.identity.alive()
 
-    def wait_for(self, event: str, deadline_s: float) -> Event:
-        """The next event of this name; those before it are in ``events`` too.
+    def wait_for(self, event: str | tuple[str, ...], deadline_s: float) -> Event:
+        """The next event of this name, or of one of these names; those before it are in ``events`` too.
 
         Raises what the driver's error event says (InvalidInput, MachineLacks, else Undecided); Undecided if
-        the driver ends, stops its load or stays silent until the deadline.
+        the driver ends, stops its load (unless ``stopped`` is waited for) or stays silent until the deadline.
         """
+        wanted = (event,) if isinstance(event, str) else event
         ends_s = time.monotonic() + deadline_s
         while True:
-            found = self._next(event, ends_s)
-            if found["event"] == event:
+            found = self._next(" or ".join(wanted), ends_s)
+            if found["event"] in wanted:
                 return found
             if found["event"] == "stopped":
-                raise Undecided(f"the load stopped before '{event}': {found['why']}", where=PROGRAM)
+                raise Undecided(f"the load stopped first: {found['why']}", where=PROGRAM)
 
     def send(self, line: str, deadline_s: float) -> None:
         """Write one line to its stdin (`verify -` reads spec paths there)."""

@@ -1,4 +1,4 @@
-"""YCSB's key names: "user" and the hashed or plain key number (CoreWorkload.buildKeyName, Utils.fnvhash64)."""
+"""YCSB's key names: "user" and the hashed or plain key number (CoreWorkload.buildKeyName)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _MASK = (1 << 64) - 1
 
 
 def fnv_hash(number: int) -> int:
-    """The 64-bit FNV-1a hash of the number's 8 bytes, least significant first, as Java's Math.abs leaves it."""
+    """The 64-bit FNV-1a hash of the number's 8 bytes, least significant first, then Java's Math.abs."""
     value = _OFFSET_BASIS
     for shift in range(0, 64, 8):
         value = ((value ^ (number >> shift & 0xFF)) * _PRIME) & _MASK

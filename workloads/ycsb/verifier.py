@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engines.process import Watcher
+from engines.rocksdb.launch import RocksdbLaunch
 from knobs.errors import Undecided
 from workloads.workload import ROW, Recovered
 from workloads.ycsb.driver import DriverProcess, lifeline, write_spec
-from workloads.ycsb.launch import Launch
 from workloads.ycsb.properties import Properties
 
 _SEND_DEADLINE_S = 10.0
@@ -33,7 +33,7 @@ class Verifier:
         self._numbers = itertools.count()
         self._driver: DriverProcess | None = None
 
-    def verify(self, launch: Launch, deadline_s: float) -> Recovered:
+    def verify(self, launch: RocksdbLaunch, deadline_s: float) -> Recovered:
         """Recover the database that ``launch`` names and read it back twice (see ``Recovered``).
 
         The database is changed by it. A recovery that takes longer than the deadline is not recovered; a
@@ -89,7 +89,7 @@ class Verifier:
             neutral=_read_rows(rows["neutral"]),
         )
 
-    def _spec(self, launch: Launch, rows: Mapping[str, Path]) -> dict[str, str]:
+    def _spec(self, launch: RocksdbLaunch, rows: Mapping[str, Path]) -> dict[str, str]:
         spec = {f"rows.{name}": str(path) for name, path in rows.items()}
         database = {key: value for key, value in launch.spec().items() if key.startswith("db.")}
         return {**database, **spec, **lifeline(), **{key: self._properties[key] for key in _KEYS}}

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engines.process import Watcher
+from engines.rocksdb.launch import RocksdbLaunch
 from workloads.workload import Event, Plan, Recovered
 from workloads.ycsb.driver import DriverProcess, lifeline, run_to_end, write_spec
-from workloads.ycsb.launch import Launch
 from workloads.ycsb.properties import Properties
 from workloads.ycsb.verifier import Verifier
 
@@ -32,7 +32,12 @@ class YcsbWorkload:
         return dataclasses.replace(self, properties=self.properties.with_values(values))
 
     def load(
-        self, launch: Launch, folder: Path, seed: int, threads: int = 2, deadline_s: float = LOAD_DEADLINE_S
+        self,
+        launch: RocksdbLaunch,
+        folder: Path,
+        seed: int,
+        threads: int = 2,
+        deadline_s: float = LOAD_DEADLINE_S,
     ) -> Event:
         """Create the database with every record's initial version, closed and synced; the ``loaded`` event.
 
@@ -44,7 +49,7 @@ class YcsbWorkload:
 
     def start(
         self,
-        launch: Launch,
+        launch: RocksdbLaunch,
         plan: Plan,
         folder: Path,
         ledger: Path | None = None,
@@ -59,7 +64,7 @@ class YcsbWorkload:
         path = write_spec(folder / "run.spec", spec)
         return DriverProcess("run", str(path), folder / "run.log", environment, self.watcher)
 
-    def verify(self, launch: Launch, folder: Path, deadline_s: float) -> Recovered:
+    def verify(self, launch: RocksdbLaunch, folder: Path, deadline_s: float) -> Recovered:
         """Recover the database that ``launch`` names, which is changed by it, and read it back."""
         with self.verifier(folder) as verifier:
             return verifier.verify(launch, deadline_s)
@@ -68,12 +73,14 @@ class YcsbWorkload:
         """For many states: one warm process that verifies them one after another."""
         return Verifier(self.properties, folder, self.watcher)
 
-    def _spec(self, launch: Launch, plan: Plan, ledger: Path | None) -> dict[str, str]:
+    def _spec(self, launch: RocksdbLaunch, plan: Plan, ledger: Path | None) -> dict[str, str]:
         spec = {**launch.spec(), **self.properties, **_plan_spec(plan), **lifeline()}
         return spec | ({"ledger": "off"} if ledger is None else {"ledger.path": str(ledger)})
 
 
-def effective(launch: Launch, folder: Path, watcher: Watcher | None = None, deadline_s: float = 60.0) -> str:
+def effective(
+    launch: RocksdbLaunch, folder: Path, watcher: Watcher | None = None, deadline_s: float = 60.0
+) -> str:
     """The settings that RocksDB makes of the launch's, as the text of an OPTIONS file.
 
     Creates an empty database where the launch says, which the caller removes. Raises InvalidInput where

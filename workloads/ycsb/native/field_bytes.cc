@@ -33,13 +33,16 @@ uint32_t java_hash(std::string_view text, uint32_t hash) {
   return hash;
 }
 
-// The six bytes of one random int, in the order of RandomByteIterator.
-uint64_t six_bytes(uint32_t bits) {
-  const uint64_t b = bits;
-  return ((b & 31) | ((b >> 5) & 63) << 8 | ((b >> 10) & 95) << 16 | ((b >> 15) & 31) << 24 |
-          ((b >> 20) & 63) << 32 | ((b >> 25) & 95) << 40) +
-         0x202020202020u;
+// RandomByteIterator takes 5, 6 and 6 bits of a random int for each three bytes: 0x20..0x3F, 0x20..0x5F, and the third
+// from 0x20..0x3F or 0x60..0x7F. Its bits are independent, so masking random bytes gives the same distribution.
+constexpr uint64_t mask_from(int phase) {
+  constexpr uint64_t kMasks[3] = {0x1F, 0x3F, 0x5F};
+  uint64_t mask = 0;
+  for (int byte = 0; byte < 8; ++byte) mask |= kMasks[(phase + byte) % 3] << (8 * byte);
+  return mask;
 }
+
+constexpr uint64_t kLowest = 0x2020202020202020u;
 
 }  // namespace
 
@@ -87,22 +90,16 @@ void FieldBytes::fill(char* out, size_t length, std::string_view key, std::strin
 }
 
 void FieldBytes::fill_random(Random& random, char* out, size_t length) {
-  while (length >= 14) {  // Two groups of six; the second store writes two bytes past them, still inside.
-    const uint64_t bits = random.next();
-    const uint64_t first = six_bytes(static_cast<uint32_t>(bits));
-    const uint64_t second = six_bytes(static_cast<uint32_t>(bits >> 32));
-    std::memcpy(out, &first, 8);
-    std::memcpy(out + 6, &second, 8);
-    out += 12;
-    length -= 12;
+  // The masks repeat every 24 bytes; eight bytes further, the phase is two further.
+  constexpr uint64_t kMasks[3] = {mask_from(0), mask_from(2), mask_from(1)};
+  size_t turn = 0;
+  for (; length >= 8; length -= 8, out += 8) {
+    const uint64_t bytes = (random.next() & kMasks[turn]) + kLowest;
+    std::memcpy(out, &bytes, 8);
+    turn = turn == 2 ? 0 : turn + 1;
   }
-  while (length > 0) {
-    const uint64_t group = six_bytes(static_cast<uint32_t>(random.next()));
-    const size_t part = length < 6 ? length : 6;
-    std::memcpy(out, &group, part);
-    out += part;
-    length -= part;
-  }
+  const uint64_t bytes = (random.next() & kMasks[turn]) + kLowest;
+  std::memcpy(out, &bytes, length);
 }
 
 std::string FieldBytes::deterministic_value(std::string_view key, std::string_view field, size_t length) {

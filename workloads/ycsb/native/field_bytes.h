@@ -24,7 +24,6 @@ class FieldBytes {
 
   bool deterministic() const { return deterministic_; }
   static std::string deterministic_value(std::string_view key, std::string_view field, size_t length);
-  // Six bytes from 30 random bits, for tests; see fill.
   static void fill_random(Random& random, char* out, size_t length);
 
  private:

@@ -12,7 +12,7 @@ Requests::Requests(const Workload& workload, uint64_t seed, uint64_t client, uin
       inserted_(inserted),
       operations_(seed, client, Purpose::operation),
       keys_(seed, client, Purpose::key),
-      sequential_(client),
+      sequential_(client - 1),
       stride_(clients) {
   const uint64_t start = workload.insert_start;
   if (workload.request_distribution == Distribution::zipfian) {

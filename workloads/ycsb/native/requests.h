@@ -24,6 +24,7 @@ struct Request {
 
 class Requests {
  public:
+  // Clients count from 1.
   Requests(const Workload& workload, uint64_t seed, uint64_t client, uint64_t clients, AcknowledgedCounter& inserted);
 
   Request next();

@@ -55,7 +55,17 @@ RocksSession::RocksSession(RocksInstance& instance, const rocksdb::WriteOptions&
       write_(write),
       workload_(workload),
       client_(client),
-      bytes_(workload, seed, client.number()) {}
+      bytes_(workload, seed, client.number()) {
+  if (workload.field_length_distribution == LengthDistribution::constant) lay_out();
+}
+
+void RocksSession::lay_out() {
+  begin_value(layout_);
+  for (const std::string& name : workload_.field_names) {
+    const char* bytes = append_field(layout_, name, workload_.field_length);
+    layout_offsets_.push_back(static_cast<size_t>(bytes - layout_.data()));
+  }
+}
 
 Result RocksSession::failed(const rocksdb::Status& status) {
   last_error_ = status.ToString();
@@ -99,6 +109,13 @@ Result RocksSession::scan(const std::string& key_name, uint64_t length, std::opt
 }
 
 void RocksSession::fill_all(const std::string& key_name) {
+  if (!layout_.empty()) {
+    value_ = layout_;
+    for (size_t i = 0; i < layout_offsets_.size(); ++i) {
+      bytes_.fill(value_.data() + layout_offsets_[i], workload_.field_length, key_name, workload_.field_names[i]);
+    }
+    return;
+  }
   begin_value(value_);
   for (const std::string& name : workload_.field_names) {
     const size_t length = bytes_.next_length();
@@ -132,8 +149,10 @@ Result RocksSession::update(const Write& write) {
 
 Result RocksSession::put(const Write& write) {
   const uint64_t checksum = seal_value(value_, client_.number(), client_.next_sequence(), write.key);
+  batch_.Clear();
+  rocksdb::Status status = batch_.Put(family_, write.key_name, value_);
   client_.begin(write.key, checksum, write.kind);
-  const rocksdb::Status status = db_->Put(write_, family_, write.key_name, value_);
+  if (status.ok()) status = db_->Write(write_, &batch_);
   if (status.ok()) {
     client_.acknowledge();
     return Result::ok;

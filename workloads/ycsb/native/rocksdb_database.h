@@ -1,6 +1,8 @@
 // YCSB's RocksDB binding: one column family, all fields of a record in one value, update = get, merge, put.
 #pragma once
 
+#include <rocksdb/write_batch.h>
+
 #include "database.h"
 #include "field_bytes.h"
 #include "rocksdb_instance.h"
@@ -43,6 +45,7 @@ class RocksSession : public Session {
  private:
   Result failed(const rocksdb::Status& status);
   Result check(std::string_view key_name, std::string_view value, std::optional<size_t> field);
+  void lay_out();
   void fill_all(const std::string& key_name);
   Result put(const Write& write);
 
@@ -54,7 +57,10 @@ class RocksSession : public Session {
   LedgerClient& client_;
   FieldBytes bytes_;
   std::string value_;
+  std::string layout_;                 // a whole value without header and bytes, where all lengths are known beforehand
+  std::vector<size_t> layout_offsets_;  // where the bytes of each field go
   std::string last_error_;
+  rocksdb::WriteBatch batch_;  // used again and again: a batch per put would be an allocation per put
   rocksdb::PinnableSlice pinned_;
 };
 

@@ -8,6 +8,12 @@
 namespace duratune {
 namespace {
 
+std::string without_blanks(const std::string& text) {
+  const size_t first = text.find_first_not_of(" \t\r");
+  if (first == std::string::npos) return "";
+  return text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
+}
+
 // RocksDB would open a foreign comparator or merge operator only if this program had linked it, and reading the data
 // in another order would look like loss. The file's text is asked, because the loader drops names it does not know.
 void reject_foreign_code(const std::string& path) {
@@ -17,14 +23,12 @@ void reject_foreign_code(const std::string& path) {
   while (std::getline(file, line)) {
     const size_t equals = line.find('=');
     if (equals == std::string::npos) continue;
-    const std::string name = line.substr(0, equals);
-    std::string value = line.substr(equals + 1);
-    const auto is = [&](const char* option) { return name.find(option) != std::string::npos; };
-    value.erase(value.find_last_not_of(" \t\r") + 1);
-    if (is("merge_operator") && value != "nullptr" && !value.empty()) {
+    const std::string name = without_blanks(line.substr(0, equals));
+    const std::string value = without_blanks(line.substr(equals + 1));
+    if (name == "merge_operator" && value != "nullptr" && !value.empty()) {
       throw invalid_input("merge_operator=" + value + " is application code", "set merge_operator=nullptr");
     }
-    if (is("comparator") && value != "leveldb.BytewiseComparator") {
+    if (name == "comparator" && value != "leveldb.BytewiseComparator") {
       throw invalid_input("comparator=" + value + " is application code or another key order",
                           "set comparator=leveldb.BytewiseComparator");
     }

@@ -109,6 +109,13 @@ std::string shares(const Spec& spec) {
   return array(items);
 }
 
+std::string key_names(const Spec& spec) {
+  const KeyNames names(spec.text("insertorder", "hashed") == "hashed", spec.integer("zeropadding", 1, 0));
+  std::vector<std::string> items;
+  for (uint64_t number : list_of<uint64_t>(spec, "vectors.numbers")) items.push_back(json_text(names.name(number)));
+  return array(items);
+}
+
 // The fields of one record, as vectors.count texts.
 std::string fields(const Spec& spec) {
   const Workload workload = Workload::from_spec(spec);
@@ -134,6 +141,7 @@ void print_vectors(const Spec& spec) {
   if (generator == "zeta") values = zetas(spec);
   if (generator == "eta") values = etas(spec);
   if (generator == "latest") values = latest(spec);
+  if (generator == "names") values = key_names(spec);
   if (generator == "requests") values = requests(spec);
   if (generator == "shares") values = shares(spec);
   if (generator == "fields") values = fields(spec);

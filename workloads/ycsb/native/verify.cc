@@ -63,6 +63,8 @@ class Verification {
         candidate_rows_(spec.require("rows.candidate")),
         neutral_rows_(spec.require("rows.neutral")) {
     spec.reject_unused();
+    // The database is there; to refuse it for that would be no finding about the crash.
+    settings_.options.error_if_exists = false;
   }
 
   Finding run() {
