@@ -48,6 +48,63 @@ print(os.getpid(), child)
     assert writers == [(parent, 0, b"before,"), (child, 7, b"child,"), (parent, 13, b"parent")]
 
 
+def test_child_that_writes_nothing_is_attached_too(recorder: PreloadRecorder, make_stage: MakeStage) -> None:
+    stage = make_stage(recorder)
+    code = "import os; child = os.fork(); child and os.waitpid(child, 0); child and print(os.getpid(), child)"
+    parent, child = map(int, stage.run(sys.executable, "-c", code).split())
+    assert stage.log().attached_pids == [parent, child]
+
+
+def test_short_and_failed_writes_keep_their_results(recorder: PreloadRecorder, make_stage: MakeStage) -> None:
+    stage = make_stage(recorder)
+    code = """
+import os, resource, signal
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+f = os.open("f", os.O_WRONLY | os.O_CREAT, 0o600)
+resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+print(os.write(f, bytes(200)))
+for attempt in (lambda: os.write(f, b"x"), lambda: os.ftruncate(f, 101), lambda: os.rmdir("f")):
+    try:
+        attempt()
+    except OSError as error:
+        print(error.errno)
+"""
+    assert stage.run(sys.executable, "-c", code).split() == ["100", "27", "27", "20"]
+    operations = stage.log().operations
+    changes = [o for o in operations if o.kind in (Kind.WRITE, Kind.TRUNCATE, Kind.RMDIR)]
+    assert [o.result for o in changes] == [100, -27, -27, -20]
+
+
+def test_number_of_a_closed_descriptor_is_free_for_others(
+    recorder: PreloadRecorder, make_stage: MakeStage
+) -> None:
+    """closedir, fclose and closefrom close descriptors by their own ways; a socket may get the number."""
+    stage = make_stage(recorder)
+    code = """
+import ctypes, os, socket
+libc = ctypes.CDLL(None)
+libc.fopen.restype = ctypes.c_void_p
+folder = os.open(".", os.O_RDONLY | os.O_DIRECTORY)
+libc.closedir.argtypes = libc.fclose.argtypes = [ctypes.c_void_p]
+os.listdir(folder)
+one, other = socket.socketpair()
+os.write(one.fileno(), b"into a socket")
+stream = libc.fopen(b"f", b"w")
+libc.fclose(stream)
+more = socket.socketpair()
+os.write(more[0].fileno(), b"into a socket")
+libc.closefrom(folder)
+last = socket.socketpair()
+assert last[0].fileno() == folder
+os.write(folder, b"into a socket")
+os._exit(0)
+"""
+    stage.run(sys.executable, "-c", code)
+    kinds = [o.kind for o in stage.log().operations]
+    assert Kind.WRITE not in kinds
+    assert kinds.count(Kind.CLOSE) == 3
+
+
 def test_vfork_child_does_not_change_what_its_parent_records(
     recorder: PreloadRecorder, make_stage: MakeStage
 ) -> None:
@@ -98,10 +155,10 @@ while True:
         process = stage.start(sys.executable, "-c", endless)
         _await_records(stage, 200)
         kill_group(process)
-        stage.run(sys.executable, "-c", "import os; os.mkdir('after')", seconds_max=20)
+        stage.run(sys.executable, "-c", "import os; os.mkdir('after'); os.mkdir('last')", seconds_max=20)
         log = stage.log()
         assert not log.full and log.unsupported == {}
-        assert log.operations[-1].kind is Kind.MKDIR and log.operations[-1].result == 0
+        assert [(o.kind, o.result) for o in log.operations[-2:]] == [(Kind.MKDIR, 0)] * 2
         held += any(o.result is None for o in log.operations)
     assert held > 0, "eight kills hit no rename, so no lock was held"
 
