@@ -90,18 +90,20 @@ class RocksdbCatalogue:
     def faults(self, settings: Mapping[str, str]) -> list[str]:
         """Every fault of ``settings``: unknown names, values of a wrong type or range, broken rules."""
         faults: list[str] = []
+        sound: dict[str, str] = {}
         for name, value in settings.items():
             try:
-                fault = self._fault(self._knobs[self.resolve(name)], value)
+                fault = self._fault(self.knob(name), value)
             except InvalidInput as error:
                 fault = error.what
-            if fault is not None:
+            if fault is None:
+                sound[name] = value
+            else:
                 faults.append(fault)
-        if not faults:
-            faults += [
-                rule.message for rule in rules.broken(self.in_force(settings), self.linked_compressions)
-            ]
-        return faults
+        # A value that is wrong by itself takes no part in the rules: they would misread it.
+        return faults + [
+            rule.message for rule in rules.broken(self.in_force(sound), self.linked_compressions)
+        ]
 
     def in_force(self, settings: Mapping[str, str]) -> dict[str, str]:
         """The defaults of every option with ``settings`` laid over them, normalised."""

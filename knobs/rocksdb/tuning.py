@@ -148,7 +148,19 @@ DURABILITY: dict[str, TuningRange] = {
 """What a tuner that looks at speed alone would search too. A study takes from here only the values that the
 catalogue does not call breaking for its contract; `--audit-only` takes all of them."""
 
-# Per GiB of the host's memory: how far the upper end of a memory-bound range may go.
+# What a search that looks at speed alone would vary too. Never part of a search for a configuration that
+# holds its contract; only an audit of what such a search ships puts these in.
+UNSAFE_RANGES: dict[str, TuningRange] = {
+    "WriteOptions.sync": _switch("a sync for each group of writes, or none"),
+    "WriteOptions.disableWAL": _switch("no log at all"),
+    _DB + "manual_wal_flush": _switch("log records stay in the process"),
+    _DB + "best_efforts_recovery": _switch("recovery without the log"),
+    _DB + "paranoid_checks": _switch("fewer checks at open and after a failed write"),
+    _CF + "force_consistency_checks": _switch("fewer checks of the LSM tree"),
+    _TABLE + "checksum": _choice("cheaper checksums, or none", "kXXH3", "kCRC32c", "kNoChecksum"),
+}
+
+# Share of the host's memory that the upper end of a memory-bound range may reach.
 _PER_MEMORY: dict[str, float] = {
     _TABLE + "block_cache": 0.5,
     _CF + "write_buffer_size": 0.0625,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from knobs.catalogue import load, resolve_all
@@ -64,6 +64,8 @@ def test_every_fault_is_in_one_message(catalogue: RocksdbCatalogue) -> None:
                 "DBOptions.write_buffer_manager": "x",
                 "DBOptions.nonsense": "1",
                 "CFOptions.compression_opts": "{level=3",
+                "DBOptions.unordered_write": "true",
+                "DBOptions.enable_pipelined_write": "true",
             }
         )
     for part in (
@@ -76,8 +78,24 @@ def test_every_fault_is_in_one_message(catalogue: RocksdbCatalogue) -> None:
         "write_buffer_manager cannot be set by text",
         "no option 'DBOptions.nonsense'",
         "compression_opts: the braces do not match",
+        "unordered_write and enable_pipelined_write exclude each other",
     ):
         assert part in caught.value.what
+
+
+def test_members_of_a_nested_value_are_checked(catalogue: RocksdbCatalogue) -> None:
+    name = "CFOptions.compression_opts"
+    for value, part in (
+        ("{levle=3;}", "no member 'levle'; nearest: level"),
+        ("{level=x;}", "level: 'x' is no whole number"),
+        ("{enabled=7;}", "enabled: '7' is neither true nor false"),
+    ):
+        [fault] = catalogue.faults({name: value})
+        assert part in fault
+        [answer] = library.probe([("CFOptions", "compression_opts", value)])
+        assert not answer.accepted
+    assert catalogue.faults({name: "{level=3;enabled=true}"}) == []
+    assert catalogue.faults({name: "4:5:6:7"}) == []  # the library's older spelling
 
 
 def test_the_defaults_have_no_fault(catalogue: RocksdbCatalogue) -> None:
@@ -119,6 +137,7 @@ def test_nested_values_compare_without_their_order(catalogue: RocksdbCatalogue) 
     assert catalogue.normalise(name, "{level=3;}") != catalogue.normalise(name, "{level=4;}")
 
 
+@settings(deadline=None)
 @given(number=st.integers(-(2**70), 2**70), suffix=st.sampled_from(["", "K", "m", "G", "TB"]))
 def test_normalise_is_stable(number: int, suffix: str) -> None:
     catalogue = load_rocksdb()

@@ -91,6 +91,7 @@ def test_what_we_write_rocksdb_reads_as_we_do(tmp_path: Path, chosen: dict[str, 
         assert stated[name] == catalogue.normalise(name, value), name
 
 
+@settings(deadline=None)
 @given(
     name=st.text(st.characters(codec="utf-8", exclude_categories=["C"], exclude_characters='"\\')).filter(
         lambda text: text == text.strip() and text not in ("", "default")

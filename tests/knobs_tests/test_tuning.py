@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from knobs.contract import Contract
@@ -27,6 +27,7 @@ def _text(name: str, number: float | None) -> str:
     return f"{number:.6f}" if load().knob(name).kind == "real" else str(int(number))
 
 
+@settings(deadline=None)
 @given(memory_gib=st.integers(1, 1024), cores=st.integers(1, 256))
 def test_ranges_are_ordered_for_every_host(memory_gib: int, cores: int) -> None:
     for name, searched in tuning.ranges(memory_gib * GIB, cores).items():
@@ -61,6 +62,16 @@ def test_every_end_is_a_valid_value_that_breaks_no_contract() -> None:
             # Alone, without what other options it may need (the rules tell of those).
             assert catalogue._fault(catalogue.knob(name), value) is None, (name, value)
             assert durability.breaking(synced | {name: value}, Contract("strict")) == []
+
+
+def test_each_unsafe_range_holds_a_value_that_breaks_a_contract_and_one_that_does_not() -> None:
+    synced = {"WriteOptions.sync": "true"}
+    for name, searched in tuning.UNSAFE_RANGES.items():
+        assert name not in tuning.RANGES
+        base = {} if name in ("DBOptions.manual_wal_flush", "WriteOptions.disableWAL") else synced
+        contract = Contract("process" if base == {} else "strict")
+        broken = [bool(durability.breaking(base | {name: value}, contract)) for value in ends(name, searched)]
+        assert set(broken) == {True, False}, name
 
 
 @pytest.mark.parametrize("end", [0, -1], ids=["low", "high"])
