@@ -25,6 +25,7 @@ from workloads.ycsb.workload import EFFECTIVE_NAME
 SHARED_MEMORY = Path("/dev/shm")
 OPEN_DEADLINE_S = 60.0
 MEASURE_SLACK_S = 60.0
+LOAD_DEADLINE_S = 600.0
 WRITES_PER_SECOND_MAX = 100_000
 """Room in each client's part of the ledger; untouched pages of it take no memory."""
 
@@ -46,7 +47,6 @@ class KilledRun:
     """
 
     measured: Mapping[str, Any]
-    loaded: Mapping[str, Any]
     effective: str
     history: History
     cut: Cut
@@ -65,28 +65,45 @@ class KilledRun:
 
 
 def measure_and_kill(
-    subject: Subject, plan: MeasurePlan, scratch: Scratch, parent: Path, seed: int, recover: bool = True
+    subject: Subject,
+    plan: MeasurePlan,
+    scratch: Scratch,
+    parent: Path,
+    seed: int,
+    *,
+    recover: bool = True,
+    base: Path | None = None,
 ) -> KilledRun:
-    """Load, warm up, measure, kill while the load runs, and recover a clone.
+    """Load or clone, warm up, measure, kill while the load runs, and recover a clone.
 
-    ``parent`` takes the data folder. With ``recover`` False the run is only measured. Raises
+    ``parent`` takes the data folder; ``base`` is a loaded database to clone instead of loading. With
+    ``recover`` False the run is only measured. Raises
     InvalidInput where the engine rejects the settings, MachineLacks on a full disk, Undecided where
     the run does not get as far as being measured.
     """
     folder = scratch.folder(parent, "measured")
     shared = scratch.folder(SHARED_MEMORY, "ledger")
     try:
-        return _run(subject, plan, folder, shared / "ledger", seed, recover)
+        return _run(subject, plan, folder, shared / "ledger", seed, recover, base)
     finally:
         scratch.remove(folder)
         scratch.remove(shared)
 
 
 def _run(
-    subject: Subject, plan: MeasurePlan, folder: Path, ledger_path: Path, seed: int, recover: bool
+    subject: Subject,
+    plan: MeasurePlan,
+    folder: Path,
+    ledger_path: Path,
+    seed: int,
+    recover: bool,
+    base: Path | None,
 ) -> KilledRun:
     launch = subject.launch(folder)
-    loaded = subject.workload.load(launch, folder, seed, deadline_s=600.0)
+    if base is None:
+        subject.workload.load(launch, folder, seed, deadline_s=LOAD_DEADLINE_S)
+    else:
+        clone_folder(base, launch.database, subject.engine.log_reader)
     seconds = plan.warmup_s + plan.measure_s + MEASURE_SLACK_S
     capacity = int(WRITES_PER_SECOND_MAX * (plan.warmup_s + plan.measure_s + 2.0))
     run_plan = Plan(
@@ -110,4 +127,4 @@ def _run(
     if recover:
         clone_folder(launch.database, folder / "clone", subject.engine.log_reader)
         recovered = subject.workload.verify(launch.at(folder / "clone"), folder, RECOVERY_DEADLINE_S)
-    return KilledRun(measured, loaded, effective, history, Cut(position, killed.at_ns), recovered)
+    return KilledRun(measured, effective, history, Cut(position, killed.at_ns), recovered)

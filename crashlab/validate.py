@@ -9,7 +9,7 @@ from pathlib import Path
 from crashlab.controls import Control, run_controls
 from crashlab.evidence import CrashEvidence
 from crashlab.judge import RecoveredState, recover_states
-from crashlab.kill import MeasurePlan, measure_and_kill
+from crashlab.kill import KilledRun, MeasurePlan, measure_and_kill
 from crashlab.models import MODELS
 from crashlab.plan import PlannedState, plan_states
 from crashlab.record import RecordPlan, record
@@ -60,6 +60,12 @@ class Lab:
         """The controls of the kill and of the models, run now."""
         return run_controls(subject, self.recorder, models, self.scratch, self.data, seed)
 
+    def measure(
+        self, subject: Subject, plan: MeasurePlan, seed: int, *, recover: bool = True, base: Path | None = None
+    ) -> KilledRun:
+        """Measure and kill one run (crashlab/kill.py)."""
+        return measure_and_kill(subject, plan, self.scratch, self.data, seed, recover=recover, base=base)
+
     def record(self, subject: Subject, contract: Contract, plan: RecordPlan, folder: Path, seed: int) -> Recording:
         """Load a small base with the subject's settings and record one run from it into ``folder``."""
         small = _small(subject)
@@ -86,7 +92,7 @@ def validate(
     lab.say("controls: one lossy and one honest run for the kill and for each crash model")
     controls = lab.controls(subject, list(plan.states), seed)
     lab.say(f"measuring for {plan.measure.measure_s:g} s, then SIGKILL while the load runs")
-    killed = measure_and_kill(subject, plan.measure, lab.scratch, lab.data, seed)
+    killed = lab.measure(subject, plan.measure, seed)
     lab.say(f"recording {plan.record.operations} operations")
     recording = lab.record(subject, contract, plan.record, folder / "recording", seed)
     planned = plan_all(recording, plan.states, seed)

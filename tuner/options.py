@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from knobs.errors import InvalidInput
 
 Engine = Annotated[str, typer.Argument(metavar="ENGINE", help="rocksdb")]
 Config = Annotated[
@@ -36,3 +39,14 @@ Study = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, everything else on stderr.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Only results and errors.")]
+
+_TIME = re.compile(r"(\d+(?:\.\d+)?)(s|min|h|)")
+_SECONDS = {"": 1.0, "s": 1.0, "min": 60.0, "h": 3600.0}
+
+
+def seconds(text: str) -> float:
+    """Seconds of `300s`, `5min`, `1h` or a bare number. Raises InvalidInput for anything else."""
+    match = _TIME.fullmatch(text)
+    if match is None or float(match[1]) <= 0:
+        raise InvalidInput(f"'{text}' is no time", where="--time", hint="use 300s, 5min or 1h")
+    return float(match[1]) * _SECONDS[match[2]]

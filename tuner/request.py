@@ -56,6 +56,10 @@ class Request:
         chosen = self.settings if settings is None else settings
         return Subject(self.engine, self.workload, self.base, dict(chosen), self.column_family, self.clients)
 
+    def with_seed(self, seed: int) -> Request:
+        """The same request under another seed."""
+        return replace(self, seed=seed)
+
     def stated_by(self, other: str) -> Settings:
         """The settings of another CONFIG for the same engine, checked like the request's own."""
         read = configuration.read(self.engine.name, other, column_family=self.column_family)

@@ -22,7 +22,9 @@ struct data {
 };
 
 /* Whether the write goes to its own place, whatever the offset in the call: pwrite(2), BUGS, for O_APPEND. */
-static bool appends(const struct file *file, int rwf) { return (file->flags & O_APPEND) != 0 || (rwf & RWF_APPEND) != 0; }
+static bool appends(const struct file *file, int rwf) {
+  return (file->flags & O_APPEND) != 0 || (rwf & RWF_APPEND) != 0;
+}
 
 static size_t bytes_in(struct data data) {
   size_t bytes = 0;
@@ -41,7 +43,7 @@ static int64_t offset_of(int descriptor, const struct file *file, off_t offset, 
   return offset >= 0 ? offset : lseek(descriptor, 0, SEEK_CUR);
 }
 
-/* Begin a write at `offset`, -1 for the file's own position. `locked` says whether write_end has a lock to give back. */
+/* Begin a write at `offset`, -1 for the file's own position. `locked`: whether write_end has a lock to give back. */
 static struct record *write_begin(int descriptor, const struct file *file, struct data data, off_t offset, int rwf,
                                   bool *locked) {
   struct record *record = record_prepare(OP_WRITE, data.parts, data.count, bytes_in(data));

@@ -1,5 +1,5 @@
 /*
- * duratune-canary ROOT: make ROOT/canary, do one of each operation there that the recorder records, print what was done.
+ * duratune-canary ROOT: make ROOT/canary, do one of each recorded operation there, print what was done.
  *
  * It is run under the recorder before the engine is. Its list is compared with the log (crashlab/preload/recorder.py):
  * an operation that the log lacks means that the recorder does not see that kind of call on this machine, and then no
@@ -142,7 +142,8 @@ static void change_names(void) {
   close_file(open_new("target", 0));
   uint64_t inode = inode_at("name"), replaced = inode_at("target");
   if (rename("name", "target") != 0) fail("rename", "name");
-  did("rename", "\"path\": \"canary/name\", \"new_path\": \"canary/target\", \"inode\": %" PRIu64 ", \"a\": %" PRIu64, inode, replaced);
+  did("rename", "\"path\": \"canary/name\", \"new_path\": \"canary/target\", \"inode\": %" PRIu64 ", \"a\": %" PRIu64,
+      inode, replaced);
   if (link("target", "second") != 0) fail("link", "target");
   did("link", "\"path\": \"canary/target\", \"new_path\": \"canary/second\", \"inode\": %" PRIu64, inode);
   if (unlink("target") != 0) fail("unlink", "target");

@@ -7,8 +7,8 @@
  *
  * Order. Calls that change one file are made under a lock of that file, and calls that change names or truncate under
  * one lock for all, both shared by all recorded processes. So the order of begin positions is the order in which the
- * kernel applied them. O_DSYNC and O_DIRECT writes are left outside of the file lock, because it would hold other
- * writes back for the time of a disk write; two of them that overlap at the same time have no order in the engine either.
+ * kernel applied them. O_DSYNC and O_DIRECT writes at a given offset are left outside of the file lock, because it
+ * would hold other writes back for the time of a disk write; the engine gives no order to two that overlap either.
  *
  * Not covered. Stores through shared mappings, io_uring, direct system calls, copies inside the kernel: counted in the
  * log's header where they pass here, else found only because the replayed log differs from the live files. Static
@@ -93,7 +93,10 @@ const char *recorder_root(void);
 /* Whether this is the process that the recorder attached to, and not a vfork child that borrows its memory. */
 bool recorder_is_in_own_process(void);
 
-/* Take room for an operation and its end; the payload is copied from `parts` up to `bytes`. Waits for the kill if there is none. */
+/*
+ * Take room for an operation and its end, and copy the payload from `parts`, up to `bytes`. Where there is no room, this
+ * waits for the kill and never returns.
+ */
 struct record *record_prepare(enum operation operation, const struct iovec *parts, int count, size_t bytes);
 struct record *record_prepare_names(enum operation operation, const char *path, const char *new_path);
 struct record *record_prepare_plain(enum operation operation, uint64_t inode, int64_t a, int64_t b, uint32_t flags);
@@ -192,7 +195,10 @@ struct real_calls {
   ssize_t (*sendfile)(int, int, off_t *, size_t);
   ssize_t (*splice)(int, off_t *, int, off_t *, size_t, unsigned);
 };
-/* The next library's calls; found at the first use. A library stacked before this one is not called: its no-op is not logged. */
+/*
+ * Found at the first use. A library that is stacked before this one in LD_PRELOAD is not reached from here: a call that
+ * it swallows is not recorded, which is what a planted fault needs.
+ */
 const struct real_calls *real(void);
 
 #endif

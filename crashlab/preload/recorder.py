@@ -15,7 +15,7 @@ from typing import Any
 from crashlab.recorder import CanaryFile, CanaryReport
 from crashlab.write_log import Kind, Operation, WriteLog
 from knobs import native
-from knobs.errors import Undecided
+from knobs.errors import InvalidInput, Undecided
 
 CANARY_SECONDS_MAX = 60
 
@@ -35,9 +35,16 @@ class PreloadRecorder:
 
         Our library comes last in LD_PRELOAD: what is already there (an allocator, a planted fault)
         stays before it, and a call that never reaches the kernel is not recorded either. A
-        sanitizer's runtime is told that it need not be first.
+        sanitizer's runtime is told that it need not be first. Raises MachineLacks where the library
+        was not built, InvalidInput where its path cannot be preloaded.
         """
         library = self._library or native.find("libduratune_record.so")
+        if any(character in str(library) for character in " :"):
+            raise InvalidInput(
+                "LD_PRELOAD cannot name a path with a space or a colon",
+                where=str(library),
+                hint="install duratune in a folder without them",
+            )
         already = os.environ.get("LD_PRELOAD", "").replace(":", " ").split()
         sanitizer = os.environ.get("ASAN_OPTIONS", "")
         return {

@@ -1,0 +1,172 @@
+"""`duratune tune`: search for the fastest configuration that holds the contract."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from crashlab.models import MODELS
+from crashlab.verdict import Verdict
+from engines.lock import exclusive
+from engines.provenance import provenance
+from knobs.finding import Finding
+from knobs.rocksdb import durability
+from tuner import folders, options, tune_report
+from tuner.output import Output
+from tuner.request import Request, open_lab, resolve
+from tuner.study import StudyFolder
+from tuner.tuning import StudyOutcome, StudyPlan, Tuning, default_trial_plan, reference_settings
+
+RECORDS = 50_000
+TIME_S = 300.0
+PROPOSERS = "rules, then Optuna TPE"
+
+
+def command(
+    engine: options.Engine,
+    config: options.Config = None,
+    set_: options.Set = None,
+    workload: options.Workload = "ycsb:a",
+    property_: options.Property = None,
+    contract: options.ContractText = None,
+    seed: options.Seed = None,
+    clients: options.Clients = 16,
+    scale: options.Scale = None,
+    column_family: options.ColumnFamily = "default",
+    trials: Annotated[
+        int | None, typer.Option("--trials", min=1, help="Trials, the reference included; default: what fits --time.")
+    ] = None,
+    time: Annotated[
+        str | None, typer.Option("--time", metavar="T", help="The whole study's time, as 300s, 5min or 1h; default 5min.")
+    ] = None,
+    measure: Annotated[float, typer.Option("--measure", min=0.2, help="Seconds of one measured phase.")] = 2.0,
+    fix: Annotated[
+        list[str] | None, typer.Option("--fix", metavar="NAME=VALUE", help="Set it everywhere and do not search it.")
+    ] = None,
+    only: Annotated[
+        list[str] | None, typer.Option("--only", metavar="PATTERN", help="Search only the knobs that match.")
+    ] = None,
+    exclude: Annotated[
+        list[str] | None, typer.Option("--exclude", metavar="PATTERN", help="Do not search the knobs that match.")
+    ] = None,
+    audit_only: Annotated[
+        bool,
+        typer.Option("--audit-only", help="Search for speed alone, durability knobs included, and crash what wins."),
+    ] = False,
+    data: options.Data = None,
+    study: options.Study = None,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> int:
+    """Search for the fastest configuration whose acknowledged writes survive.
+
+    The same command resumes a study that was stopped. Exit code 0: something holds; 1: nothing does;
+    4: the controls failed.
+    """
+    output = Output(json=json, quiet=quiet)
+    fixed = fix or []
+    request = resolve(
+        engine, config, [*(set_ or []), *fixed], workload, property_, contract, seed, clients, scale, column_family, RECORDS
+    )
+    plan = StudyPlan(
+        trials=trials,
+        time_s=options.seconds(time) if time is not None else (None if trials is not None else TIME_S),
+        audit_only=audit_only,
+        only=tuple(only or ()),
+        exclude=(*(exclude or ()), *(pair.partition("=")[0] for pair in fixed)),
+        trial=default_trial_plan(measure),
+    )
+    folder = _study_folder(request, workload, plan, study)
+    with exclusive(folder.folder):
+        stored = folder.open(_description(request, plan))
+        return _tune(request.with_seed(int(stored["seed"])), plan, folder, data, output)
+
+
+def _study_folder(request: Request, workload: str, plan: StudyPlan, study: Path | None) -> StudyFolder:
+    """The folder that was named, or the default: an unfinished study goes on, a finished one is kept."""
+    prefix = "audit-" if plan.audit_only else ""
+    name = folders.default_name(request.engine.name, workload, request.contract, prefix)
+    wanted = study or folders.RESULTS / name
+    candidate, number = wanted, 2
+    while StudyFolder(candidate).finished:
+        candidate = wanted.with_name(f"{wanted.name}-{number}")
+        number += 1
+    return StudyFolder(folders.make(candidate))
+
+
+def _description(request: Request, plan: StudyPlan) -> dict[str, object]:
+    return {
+        "schema": 1,
+        "engine": request.engine.name,
+        "contract": str(request.contract),
+        "workload": request.workload.name,
+        "properties": dict(request.workload.properties.stated),
+        "clients": request.clients,
+        "column_family": request.column_family,
+        "settings": dict(request.settings),
+        "sources": list(request.sources),
+        "audit_only": plan.audit_only,
+        "only": list(plan.only),
+        "exclude": list(plan.exclude),
+        "measure_s": plan.trial.measure.measure_s,
+        "seed": request.seed,
+    }
+
+
+def _tune(request: Request, plan: StudyPlan, folder: StudyFolder, data: Path | None, output: Output) -> int:
+    reference = reference_settings(request)
+    output.result(f"contract       {request.contract}: {request.contract.in_words()}")
+    output.result(_asked(request, reference, plan))
+    findings = [*request.findings, *_static(request, reference)]
+    for finding in findings:
+        output.result(f"finding        {finding.setting}={finding.value}: {finding.why}")
+    with open_lab(request, folder.folder, data) as (lab, bound):
+        origin = provenance(lab.data, seed=bound.seed)
+        progress = output.progress()
+        try:
+            outcome = Tuning(bound, plan, folder, lab, output).run(progress)
+        finally:
+            progress.close()
+    if outcome.winner is not None:
+        tune_report.write_winner(request, folder.folder, outcome.winner.trial)
+    document = tune_report.as_json(
+        request, plan, folder.folder, reference, outcome, {**origin, **_origin(request)}, findings
+    )
+    text = tune_report.as_text(request, plan, folder.folder, reference, outcome)
+    (folder.folder / "report.txt").write_text(text + "\n", encoding="utf-8")
+    folder.finish(document)
+    output.result(text)
+    output.document(document)
+    return 0 if _something_held(outcome) else 1
+
+
+def _something_held(outcome: StudyOutcome) -> bool:
+    return outcome.winner is not None or any(result.verdict == Verdict.HELD.value for result in outcome.results)
+
+
+def _static(request: Request, reference: dict[str, str]) -> list[Finding]:
+    """What the catalogue predicts of the reference: told, never a verdict."""
+    stated = {**request.base.settings(request.column_family), **reference}
+    return durability.breaking(stated, request.contract)
+
+
+def _asked(request: Request, reference: dict[str, str], plan: StudyPlan) -> str:
+    settings = " ".join(f"{name}={value}" for name, value in reference.items()) or "RocksDB's defaults"
+    mode = "speed alone (--audit-only)" if plan.audit_only else "what holds the contract"
+    return (
+        f"run            {request.engine.name} {request.engine.version()}, {request.workload.name}, "
+        f"{request.workload.properties.record_count} records, {request.clients} clients, seed {request.seed}\n"
+        f"reference      {settings}\n"
+        f"search         {mode}; {PROPOSERS}"
+    )
+
+
+def _origin(request: Request) -> dict[str, object]:
+    return {
+        "engine": {"name": request.engine.name, "version": request.engine.version(), "package": "librocksdb"},
+        "workload": {"name": request.workload.name, "clients": request.clients, **request.workload.properties},
+        "recorder": "preload",
+        "models": list(MODELS),
+    }

@@ -1,0 +1,161 @@
+"""A study: an ordinary Optuna study in SQLite, and a folder with everything that its trials found.
+
+`study.json` says what the study is for; it is written once, before the first trial. A trial's result
+is written into its own folder before Optuna is told, so a study that was killed goes on with the
+same command: a trial that had finished is told from its folder, one that had not is tried again.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import optuna
+from optuna.trial import TrialState
+
+from crashlab.verdict import Verdict
+from knobs.errors import InvalidInput
+from tuner.search_space import Parameter, SearchSpace
+from tuner.trial import REJECTED, TrialResult
+
+CONTRACT = "contract"
+STARTS = "starts"
+_DATABASE = "study.db"
+_STORED = "study.json"
+_FINISHED = "report.json"
+
+
+class StudyFolder:
+    """The folder of one study."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @property
+    def finished(self) -> bool:
+        """Whether the study has told its end."""
+        return (self.folder / _FINISHED).exists()
+
+    def trial(self, number: int) -> Path:
+        """The folder of one trial, made if it is not there."""
+        folder = self.folder / f"trial-{number:04d}"
+        folder.mkdir(exist_ok=True)
+        return folder
+
+    def results(self) -> list[TrialResult]:
+        """Every result that is kept, in order of trial number."""
+        kept = [TrialResult.load(folder) for folder in sorted(self.folder.glob("trial-*"))]
+        return [result for result in kept if result is not None]
+
+    def open(self, wanted: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What the study is for: stored if it is new, else held against what is stored.
+
+        The seed of an unfinished study is kept. Raises InvalidInput where the folder belongs to
+        another engine, contract, workload or reference.
+        """
+        path = self.folder / _STORED
+        if not path.exists():
+            self.write(_STORED, wanted)
+            return wanted
+        try:
+            stored: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise InvalidInput(f"the study's description is damaged: {error}", where=str(path)) from error
+        different = [
+            f"{name} is {stored.get(name)!r} there and {value!r} here"
+            for name, value in wanted.items()
+            if name not in ("seed", "schema") and stored.get(name) != value
+        ]
+        if different:
+            raise InvalidInput(
+                f"an unfinished study of something else: {'; '.join(different)}",
+                where=str(self.folder),
+                hint="name another folder with --study, or give the same options to resume",
+            )
+        return stored
+
+    def write(self, name: str, document: Mapping[str, Any]) -> None:
+        """Write a JSON file of the study whole or not at all."""
+        part = self.folder / f"{name}.part"
+        part.write_text(json.dumps(document, indent=1, allow_nan=False), encoding="utf-8")
+        part.replace(self.folder / name)
+
+    def finish(self, document: Mapping[str, Any]) -> None:
+        """Keep the report; from then on the study is finished."""
+        self.write(_FINISHED, document)
+
+
+class OptunaStudy:
+    """Optuna's side: what to try next, and what it is told."""
+
+    def __init__(self, folder: StudyFolder, name: str, space: SearchSpace, seed: int, constrained: bool) -> None:
+        optuna.logging.set_verbosity(logging.WARNING)
+        self._folder = folder
+        self._space = space
+        self._constrained = constrained
+        self._asked: optuna.trial.Trial | None = None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            sampler = optuna.samplers.TPESampler(seed=seed, multivariate=True)
+        self.study = optuna.create_study(
+            storage=f"sqlite:///{folder.folder / _DATABASE}",
+            study_name=name,
+            sampler=sampler,
+            direction="maximize",
+            load_if_exists=True,
+        )
+
+    def recover(self) -> int:
+        """After a kill: tell every running trial from its folder, or fail it and queue it again.
+
+        Returns how many trials are queued again.
+        """
+        again = 0
+        for trial in self.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
+            result = TrialResult.load(self._folder.folder / f"trial-{trial.number:04d}")
+            if result is not None:
+                # Optuna has no public way from a trial's number back to the object that takes constraints.
+                self._asked = optuna.trial.Trial(self.study, trial._trial_id)
+                self.tell(result)
+                continue
+            self.study.tell(trial.number, state=TrialState.FAIL)
+            if trial.params:
+                self.study.enqueue_trial(trial.params, user_attrs=trial.user_attrs)
+                again += 1
+        return again
+
+    def enqueue(self, settings: Mapping[str, str], attributes: Mapping[str, str]) -> None:
+        """Queue a start point. Raises InvalidInput where it lies outside the space."""
+        self.study.enqueue_trial(self._space.parameters(settings), user_attrs=dict(attributes))
+
+    def ask(self) -> tuple[int, dict[str, str], dict[str, str]]:
+        """The next trial: its number, its settings over the reference, and what was queued with it."""
+        self._asked = trial = self.study.ask(dict(self._space.distributions))
+        parameters: dict[str, Parameter] = dict(trial.params)
+        attributes = {name: str(value) for name, value in trial.user_attrs.items()}
+        attributes.setdefault("proposer", "tpe")
+        return trial.number, self._space.settings(parameters), attributes
+
+    def tell(self, result: TrialResult) -> None:
+        """Tell the result of the trial that was asked for last.
+
+        COMPLETE with a positive constraint where the contract broke or the engine refused the
+        settings; FAIL only where the lab could not tell, since a failed trial teaches nothing.
+        """
+        trial = self._asked
+        assert trial is not None and trial.number == result.number, "trials are told in the order of asking"
+        trial.set_user_attr("verdict", result.verdict)
+        trial.set_user_attr("reasons", list(result.reasons))
+        trial.set_user_attr("throughput_per_s", result.throughput_per_s)
+        trial.set_user_attr("settings", dict(result.settings))
+        if result.verdict == Verdict.UNKNOWN.value:
+            self.study.tell(trial, state=TrialState.FAIL)
+            return
+        trial.set_constraint(STARTS, 1.0 if result.verdict == REJECTED else -1.0)
+        if self._constrained:
+            trial.set_constraint(CONTRACT, 1.0 if result.broken else -1.0)
+        self.study.tell(trial, result.ratio)

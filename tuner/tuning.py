@@ -1,0 +1,271 @@
+"""A study from its budget to its claim: propose, measure, crash, keep the best that holds.
+
+The reference is always trial 0. A candidate counts only if its verdict is HELD; the winner is
+crashed once more on a fresh run with fresh seeds, because it was selected among many, and only then
+compared with the reference, paired and interleaved. "No better" is a result.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from crashlab.controls import Control, unknown_because
+from crashlab.evidence import CrashVerdict
+from crashlab.kill import MeasurePlan
+from crashlab.models import MODELS
+from crashlab.record import RecordPlan
+from crashlab.validate import CrashPlan, Lab, split_states, validate
+from crashlab.verdict import Verdict
+from engines import host
+from knobs.errors import InvalidInput, Undecided
+from knobs.knob import TuningRange
+from knobs.rocksdb import durability, tuning
+from tuner.budget import Budget
+from tuner.confirmation import PairedRound, interval_of, paired_rounds
+from tuner.interval import RatioInterval
+from tuner.output import Output, Progress
+from tuner.proposers.proposal import HostLimits
+from tuner.proposers.rules import RocksdbRules
+from tuner.request import Request
+from tuner.search_space import SearchSpace, build_space
+from tuner.study import OptunaStudy, StudyFolder
+from tuner.trial import Reference, TrialPlan, TrialResult, TrialRunner
+
+FAILS_IN_A_ROW_MAX = 3
+WINNER_SEED_STEP = 1_000_003
+
+
+@dataclass(frozen=True)
+class StudyPlan:
+    """What one study does beside its request."""
+
+    trials: int | None = None
+    time_s: float | None = None
+    audit_only: bool = False
+    only: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    trial: TrialPlan = TrialPlan()
+    confirmation_rounds: int = 8
+    winner_states: int = 60
+
+
+@dataclass(frozen=True)
+class Winner:
+    """The best trial that held, judged once more; the verdict is None where only the reference is left."""
+
+    trial: TrialResult
+    verdict: CrashVerdict
+    refused_at_last: tuple[TrialResult, ...] = ()
+
+
+@dataclass(frozen=True)
+class StudyOutcome:
+    """Everything that a study found out."""
+
+    controls: Sequence[Control]
+    results: Sequence[TrialResult]
+    winner: Winner | None
+    rounds: Sequence[PairedRound]
+    interval: RatioInterval | None
+    fastest: TrialResult | None
+    """In an audit: what a search for speed alone would have shipped."""
+
+
+def reference_settings(request: Request) -> dict[str, str]:
+    """The user's settings where there are any, else the fewest that make the defaults hold the contract."""
+    return dict(request.settings) or request.engine.reference_settings(request.contract)
+
+
+def search_space(request: Request, plan: StudyPlan, reference: Mapping[str, str]) -> SearchSpace:
+    """The knobs that are searched: the catalogue's ranges, and of the durability knobs what the contract
+    allows (in an audit: everything). Raises InvalidInput where nothing is left."""
+    limits = host_limits()
+    ranges = dict(tuning.ranges(limits.memory_bytes, limits.cores))
+    for name, choice in tuning.DURABILITY.items():
+        allowed = choice if plan.audit_only else _allowed(request, name, choice, reference)
+        if len(allowed.choices) > 1:
+            ranges[name] = allowed
+    chosen = {name: found for name, found in ranges.items() if _is_chosen(name, plan)}
+    if not chosen:
+        raise InvalidInput("no knob is left to search", where="--only/--exclude", hint="duratune knobs rocksdb lists them")
+    return build_space(request.catalogue, chosen, {**_stated(request), **reference})
+
+
+def _stated(request: Request) -> dict[str, str]:
+    """What the user's OPTIONS file states: a candidate lies over it, so it is the reference's value."""
+    return request.base.settings(request.column_family)
+
+
+def _allowed(request: Request, name: str, choice: TuningRange, reference: Mapping[str, str]) -> TuningRange:
+    """The values that are no worse than the reference by the catalogue."""
+    before = {finding.rule for finding in durability.breaking(reference, request.contract)}
+    kept = []
+    for value in choice.choices:
+        findings = durability.breaking({**reference, name: value}, request.contract)
+        if {finding.rule for finding in findings} <= before:
+            kept.append(value)
+    return replace(choice, choices=tuple(kept))
+
+
+def _is_chosen(name: str, plan: StudyPlan) -> bool:
+    def matches(patterns: Sequence[str]) -> bool:
+        short = name.partition(".")[2]
+        return any(fnmatch.fnmatch(name, pattern) or fnmatch.fnmatch(short, pattern) for pattern in patterns)
+
+    return (not plan.only or matches(plan.only)) and not matches(plan.exclude)
+
+
+def host_limits() -> HostLimits:
+    """Cores and memory of this host, or of the control group that limits them."""
+    machine = host.describe()
+    memory = min(machine.memory_bytes, machine.limits.memory_bytes or machine.memory_bytes)
+    cores = min(machine.cpus, int(machine.limits.cpus or machine.cpus) or 1)
+    return HostLimits(cores, memory)
+
+
+class Tuning:
+    """One study at work in its folder."""
+
+    def __init__(self, request: Request, plan: StudyPlan, folder: StudyFolder, lab: Lab, output: Output) -> None:
+        self._request = request
+        self._plan = plan
+        self._folder = folder
+        self._lab = lab
+        self._output = output
+        self._reference = reference_settings(request)
+        self._space = search_space(request, plan, self._reference)
+        self._budget = Budget(time.monotonic(), plan.time_s, plan.trials)
+
+    def run(self, progress: Progress) -> StudyOutcome:
+        """The whole study. Raises Undecided where controls fail or the lab fails several times in a row."""
+        self._output.note("controls: one lossy and one honest run for the kill and for each crash model")
+        controls = self._lab.controls(self._request.subject({}), list(MODELS), self._request.seed)
+        wrong = unknown_because(controls)
+        if wrong:
+            raise Undecided(wrong, where="controls", hint="no verdict can be trusted on this machine; see duratune doctor")
+        reference = Reference(
+            self._lab, self._request.subject(self._reference), self._plan.trial.measure, self._request.seed
+        )
+        self._budget.plan(self._plan, reference.seconds_per_run)
+        self._output.result(self._budget.in_words(self._plan))
+        results = self._search(reference, controls, progress)
+        winner = None if self._plan.audit_only else self._winner(results)
+        rounds: list[PairedRound] = []
+        interval = None
+        measured = [result for result in results if result.ratio > 0]
+        fastest = max(measured, key=lambda result: result.ratio, default=None)
+        claimed = fastest if self._plan.audit_only else (winner.trial if winner else None)
+        if claimed is not None and claimed.number > 0:
+            rounds = self._confirm(claimed)
+            interval = interval_of(rounds, self._request.seed)
+        return StudyOutcome(controls, results, winner, rounds, interval, fastest)
+
+    def _search(
+        self, reference: Reference, controls: Sequence[Control], progress: Progress
+    ) -> list[TrialResult]:
+        study = OptunaStudy(
+            self._folder, self._folder.folder.name, self._space, self._request.seed, not self._plan.audit_only
+        )
+        again = study.recover()
+        results = {result.number: result for result in self._folder.results()}
+        if not results and not again:
+            self._enqueue_start_points(study)
+        elif results:
+            self._output.note(f"resuming: {len(results)} trials are finished and not repeated")
+        runner = TrialRunner(self._lab, self._request, self._plan.trial, reference, controls)
+        progress.start(self._budget.trials_expected, "trials")
+        progress.advance(len(results))
+        fails = 0
+        while self._budget.allows_trial(len(results)):
+            started_s = time.monotonic()
+            result = self._one_trial(study, runner, list(results.values()))
+            results[result.number] = result
+            self._budget.took(time.monotonic() - started_s)
+            progress.advance(note=_note(result))
+            fails = fails + 1 if result.verdict == Verdict.UNKNOWN.value else 0
+            if fails >= FAILS_IN_A_ROW_MAX:
+                raise Undecided(
+                    f"{fails} trials in a row could not be judged: {result.why}",
+                    where=str(self._folder.folder),
+                    hint="see duratune doctor; the same command resumes the study",
+                )
+        return [results[number] for number in sorted(results)]
+
+    def _one_trial(self, study: OptunaStudy, runner: TrialRunner, results: Sequence[TrialResult]) -> TrialResult:
+        number, over_reference, attributes = study.ask()
+        settings = {**self._reference, **over_reference}
+        folder = self._folder.trial(number)
+        self._folder.write(f"{folder.name}/proposed.json", {"settings": settings, **attributes})
+        best = max((result.ratio for result in results if result.held), default=0.0)
+        result = runner.run(number, folder, settings, attributes["proposer"], best)
+        result = replace(result, reason=attributes.get("reason", ""), source=attributes.get("source", ""))
+        result.save(folder)
+        study.tell(result)
+        return result
+
+    def _enqueue_start_points(self, study: OptunaStudy) -> None:
+        study.enqueue({}, {"proposer": "reference", "reason": "what every ratio is to"})
+        for proposal in RocksdbRules().start_points(host_limits()):
+            searched = {name: value for name, value in proposal.settings.items() if name in self._space.distributions}
+            if searched:
+                study.enqueue(
+                    searched,
+                    {"proposer": proposal.proposer, "reason": proposal.reason, "source": proposal.source},
+                )
+
+    def _winner(self, results: Sequence[TrialResult]) -> Winner | None:
+        """The fastest that held, after the deepest plan on a fresh run; the next one where that refuses it."""
+        refused: list[TrialResult] = []
+        for trial in sorted((r for r in results if r.held), key=lambda result: -result.ratio):
+            verdict = self._judge_once_more(trial)
+            if verdict.verdict is Verdict.HELD:
+                return Winner(trial, verdict, tuple(refused))
+            refused.append(replace(trial, verdict=verdict.verdict.value, reasons=verdict.reasons))
+        return None
+
+    def _judge_once_more(self, trial: TrialResult) -> CrashVerdict:
+        seed = self._request.seed + WINNER_SEED_STEP * (trial.number + 1)
+        self._output.note(f"crashing trial {trial.number} once more, on a fresh run with seed {seed}")
+        folder = self._lab.scratch.folder(self._folder.folder, "winner")
+        plan = CrashPlan(split_states(self._plan.winner_states), self._plan.trial.measure, RecordPlan())
+        evidence = validate(self._request.subject(trial.settings), self._request.contract, plan, self._lab, folder, seed)
+        verdict = evidence.under(self._request.contract)
+        kept = self._folder.folder / f"winner-{trial.number:04d}"
+        _replace_folder(folder / "recording", kept)
+        self._lab.scratch.remove(folder)
+        return verdict
+
+    def _confirm(self, trial: TrialResult) -> list[PairedRound]:
+        rounds = self._plan.confirmation_rounds
+        self._output.note(f"confirming trial {trial.number} against the reference in {rounds} paired rounds")
+        return paired_rounds(
+            self._lab,
+            self._request.subject(trial.settings),
+            self._request.subject(self._reference),
+            self._plan.trial.measure,
+            rounds,
+            self._request.seed,
+        )
+
+
+def _replace_folder(source: Path, target: Path) -> None:
+    import shutil
+
+    shutil.rmtree(target, ignore_errors=True)
+    source.replace(target)
+
+
+def _note(result: TrialResult) -> str:
+    ratio = f"{result.ratio:.2f} x reference" if result.ratio else "not measured"
+    return f"trial {result.number} ({result.proposer}): {ratio}, {result.verdict} {' '.join(result.reasons)}".rstrip()
+
+
+def default_trial_plan(measure_s: float) -> TrialPlan:
+    """The usual trial with another length of its measured phase, in seconds."""
+    return TrialPlan(measure=MeasurePlan(warmup_s=0.5, measure_s=measure_s))
+
+
