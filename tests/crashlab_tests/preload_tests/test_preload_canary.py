@@ -9,7 +9,7 @@ import pytest
 
 from crashlab.preload.recorder import PreloadRecorder
 from crashlab.write_log import Kind
-from knobs.errors import Undecided
+from knobs.errors import InvalidInput, Undecided
 from tests.crashlab_tests.preload_tests.programs import Stage
 from tests.crashlab_tests.preload_tests.replay import Replay
 
@@ -81,6 +81,25 @@ def test_files_say_what_a_synced_state_holds(recorder: PreloadRecorder, make_sta
         assert synced.endswith(file.survives)
         live = (stage.root / file.path).read_bytes()
         assert live == file.survives + file.lost
+
+
+def test_environment_adds_to_what_is_there(
+    recorder: PreloadRecorder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LD_PRELOAD", "/lib/one.so:/lib/two.so")
+    monkeypatch.setenv("ASAN_OPTIONS", "detect_leaks=0")
+    (tmp_path / "alias").symlink_to(tmp_path)
+    variables = recorder.environment(tmp_path / "alias", tmp_path / "log", tmp_path / "ledger")
+    first, second, ours = variables["LD_PRELOAD"].split()
+    assert (first, second) == ("/lib/one.so", "/lib/two.so") and ours.endswith("libduratune_record.so")
+    assert variables["ASAN_OPTIONS"] == "detect_leaks=0:verify_asan_link_order=0"
+    assert variables["DURATUNE_RECORD_ROOT"] == str(tmp_path)
+
+
+def test_path_that_cannot_be_preloaded_is_refused(tmp_path: Path) -> None:
+    recorder = PreloadRecorder(tmp_path / "a folder" / "libduratune_record.so")
+    with pytest.raises(InvalidInput, match="space"):
+        recorder.environment(tmp_path, tmp_path, tmp_path)
 
 
 def test_canary_that_is_there_already_is_refused(recorder: PreloadRecorder, make_stage: MakeStage) -> None:
