@@ -86,7 +86,9 @@ class Audit:
 
         Each is the moment just before a sync ends that covers something, or the end of the run.
         """
-        moments = np.unique(np.minimum(self.covered_from[self._acked_and_located] - 1, timeline.last_position))
+        moments = np.unique(
+            np.minimum(self.covered_from[self._acked_and_located] - 1, timeline.last_position)
+        )
         peaks = []
         for moment in moments:
             exposed = self.exposed_at(int(moment))
@@ -243,5 +245,3 @@ def disagreement(
     lost[list(lost_indices)] = True
     vanished = audit.covered_at(position) & lost
     return Disagreement(position, int(np.count_nonzero(survived)), int(np.count_nonzero(vanished)))
-
-

@@ -82,7 +82,10 @@ def _content_fault(image: FileImage, live: bytes) -> str:
         return ""  # a truncation or allocation under way: any size between is possible
     if open_changes and _explained(expected, live, open_changes):
         return ""
-    at = next((i for i, (a, b) in enumerate(zip(expected, live, strict=False)) if a != b), min(len(expected), len(live)))
+    at = next(
+        (i for i, (a, b) in enumerate(zip(expected, live, strict=False)) if a != b),
+        min(len(expected), len(live)),
+    )
     return f"{len(live)} bytes live, {len(expected)} in the log, first difference at {at}"
 
 
@@ -128,5 +131,6 @@ def _born(disk: Disk, number: int) -> int:
     if file.base is not None:
         return 0
     return next(
-        (c.operation.begin for c in disk.name_changes if c.file is file and c.operation.kind is Kind.CREATE), 0
+        (c.operation.begin for c in disk.name_changes if c.file is file and c.operation.kind is Kind.CREATE),
+        0,
     )

@@ -89,7 +89,9 @@ def _recorded(
         last = recording.timeline.last_position
         middle = (recording.facts.first_position + last) // 2
         planned = [
-            PlannedState(model, position, seed, "exposure", "control") for model in models for position in (middle, last)
+            PlannedState(model, position, seed, "exposure", "control")
+            for model in models
+            for position in (middle, last)
         ]
         recovered = recover_states(recording, subject, planned, scratch, folder)
         judged = list(judge_states(recording, recovered, STRICT))
@@ -129,5 +131,3 @@ def unknown_because(controls: Sequence[Control]) -> str:
         if not control.right
     ]
     return "; ".join(wrong)
-
-

@@ -37,7 +37,10 @@ class CrashEvidence:
     def under(self, contract: Contract) -> CrashVerdict:
         """The verdict of this evidence under a contract; nothing is run."""
         why = unknown_because(self.controls)
-        judged = [_undecided(state, why) if why else state for state in judge_states(self.recording, self.states, contract)]
+        judged = [
+            _undecided(state, why) if why else state
+            for state in judge_states(self.recording, self.states, contract)
+        ]
         too_short = _too_short(self.recording, contract)
         if too_short:
             judged = [_undecided(state, too_short) if _held(state) else state for state in judged]
@@ -134,7 +137,9 @@ class CrashVerdict:
         why = next((j.unknown_why for j in judgements if j.verdict is Verdict.UNKNOWN), "nothing was judged")
         if verdict is Verdict.HELD and acks == 0:
             verdict, why = Verdict.UNKNOWN, "the run acknowledged no write, so there is nothing to lose"
-        most = max(judgements, key=lambda j: (j.lost + j.lost_initial, j.loss_ms), default=Judgement.unknown(why))
+        most = max(
+            judgements, key=lambda j: (j.lost + j.lost_initial, j.loss_ms), default=Judgement.unknown(why)
+        )
         return CrashSummary(
             verdict=verdict,
             reasons=tuple(dict.fromkeys(reason for judgement in judgements for reason in judgement.reasons)),
@@ -154,7 +159,11 @@ def _held(state: JudgedState) -> bool:
 
 def _undecided(state: JudgedState, why: str) -> JudgedState:
     return JudgedState(
-        state.planned, Judgement.unknown(why, state.judgement.acks), state.recovery_s, state.disagreement, state.same_as
+        state.planned,
+        Judgement.unknown(why, state.judgement.acks),
+        state.recovery_s,
+        state.disagreement,
+        state.same_as,
     )
 
 

@@ -79,7 +79,9 @@ def recover_states(
 
 
 class _Recoverer:
-    def __init__(self, recording: Recording, subject: Subject, work: Path, advance: Callable[[], None]) -> None:
+    def __init__(
+        self, recording: Recording, subject: Subject, work: Path, advance: Callable[[], None]
+    ) -> None:
         self._recording = recording
         self._subject = subject
         self._work = work
@@ -169,12 +171,16 @@ def judge_recovered(
     if recovered.stage == "neutral-open":
         return _failed(history, cut, "unrecoverable", recovered)
     views = {"as the candidate reads it": recovered.candidate, "with neutral settings": recovered.neutral}
-    judgement = _worse([_labelled(judge(history, rows, cut, contract, crash), name) for name, rows in views.items()])
+    judgement = _worse(
+        [_labelled(judge(history, rows, cut, contract, crash), name) for name, rows in views.items()]
+    )
     if recovered.stage:
         judgement = _with_reason(judgement, "corrupt", f"{recovered.stage}: {recovered.error}")
     if contract.recovery_s is not None and recovered.recovery_s > contract.recovery_s:
         judgement = _with_reason(
-            judgement, "slow-recovery", f"recovery took {recovered.recovery_s:.2f} s, the limit is {contract.recovery_s:g} s"
+            judgement,
+            "slow-recovery",
+            f"recovery took {recovered.recovery_s:.2f} s, the limit is {contract.recovery_s:g} s",
         )
     return judgement
 
@@ -196,7 +202,9 @@ def _labelled(judgement: Judgement, view: str) -> Judgement:
 
 def _worse(judgements: Sequence[Judgement]) -> Judgement:
     """The view that lost more, with the reasons and evidence of both."""
-    reasons: dict[Reason, None] = dict.fromkeys(reason for judgement in judgements for reason in judgement.reasons)
+    reasons: dict[Reason, None] = dict.fromkeys(
+        reason for judgement in judgements for reason in judgement.reasons
+    )
     evidence = dict.fromkeys(line for judgement in judgements for line in judgement.evidence)
     most = max(judgements, key=lambda judgement: (judgement.lost + judgement.lost_initial, judgement.loss_ms))
     return replace(
@@ -214,5 +222,3 @@ def _with_reason(judgement: Judgement, reason: Reason, evidence: str) -> Judgeme
         reasons=(*judgement.reasons, reason),
         evidence=(*judgement.evidence, evidence),
     )
-
-

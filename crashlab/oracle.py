@@ -205,16 +205,16 @@ def recovered_index(history: History, rows: npt.NDArray[np.void]) -> Integers:
 
 def _read_content(history: History, rows: npt.NDArray[np.void], cut: Cut) -> _Content:
     sound = (rows["flags"] & _SOUND) == _SOUND
-    corrupt = [f"{int(np.count_nonzero(~sound))} records fail their checksum or key"] if not sound.all() else []
+    corrupt = (
+        [f"{int(np.count_nonzero(~sound))} records fail their checksum or key"] if not sound.all() else []
+    )
     rows = rows[sound]
     index = recovered_index(history, rows)
     key = rows["key"].astype(np.int64)
     written = index >= 0
     named = np.where(written, index, 0)
     if len(history):
-        foreign = written & (
-            (history.register[named] != key) | (history.checksum[named] != rows["checksum"])
-        )
+        foreign = written & ((history.register[named] != key) | (history.checksum[named] != rows["checksum"]))
         early = written & (history.begin[named] >= cut.begun_before)
     else:
         foreign = early = np.zeros(len(rows), dtype=np.bool_)

@@ -42,7 +42,13 @@ class RecordPlan:
 
 
 def record(
-    subject: Subject, base: Path, folder: Path, scratch: Scratch, recorder: Recorder, plan: RecordPlan, seed: int
+    subject: Subject,
+    base: Path,
+    folder: Path,
+    scratch: Scratch,
+    recorder: Recorder,
+    plan: RecordPlan,
+    seed: int,
 ) -> Recording:
     """Record one run of the subject from the loaded base; the recording is written into ``folder``.
 
@@ -69,7 +75,9 @@ def _record_into(
     live = root / DATABASE_FOLDER
     clone_folder(folder / "base", live, reader)
     base_inodes = {
-        path.relative_to(root).as_posix(): path.stat().st_ino for path in sorted(live.rglob("*")) if path.is_file()
+        path.relative_to(root).as_posix(): path.stat().st_ino
+        for path in sorted(live.rglob("*"))
+        if path.is_file()
     }
     log_path, ledger_path = shared / "write.log", shared / "ledger"
     WriteLog.create(log_path, plan.log_bytes)
@@ -137,7 +145,8 @@ def _await_operations(run: Run, ledger: Ledger, plan: RecordPlan) -> list[str]:
             run.wait_for("reached", 1.0)  # raises with what the driver said at its end
         if time.monotonic() > ends_s:
             raise Undecided(
-                f"the recorded run did {ledger.operations} of {plan.operations} operations in {REACH_DEADLINE_S:g} s",
+                f"the recorded run did {ledger.operations} of {plan.operations} operations "
+                f"in {REACH_DEADLINE_S:g} s",
                 where="recorded run",
                 hint="a stalled engine, or a machine under load; see the findings",
             )
@@ -146,7 +155,12 @@ def _await_operations(run: Run, ledger: Ledger, plan: RecordPlan) -> list[str]:
 
 
 def _log_faults(
-    recording: Recording, root: Path, canary: CanaryReport, recorder: Recorder, pid: int, count: SyncCount | None
+    recording: Recording,
+    root: Path,
+    canary: CanaryReport,
+    recorder: Recorder,
+    pid: int,
+    count: SyncCount | None,
 ) -> list[str]:
     """Every reason not to believe the log; an exception while it is read is one too."""
     try:
@@ -163,7 +177,10 @@ def _log_faults(
         if count is None:
             faults.append("syncs: the engine's own count was never read")
         else:
-            faults += [f"syncs: {fault}" for fault in check_syncs(recording.disk, recording.paths, recording.reader, count)]
+            faults += [
+                f"syncs: {fault}"
+                for fault in check_syncs(recording.disk, recording.paths, recording.reader, count)
+            ]
         return faults
     except Undecided as error:
         return [str(error)]

@@ -65,7 +65,9 @@ class Facts:
         try:
             facts = json.loads((folder / "facts.json").read_text(encoding="utf-8"))
             if facts.pop("schema") != FACTS_SCHEMA:
-                raise InvalidInput("a recording of another version", where=str(folder), hint="record it again")
+                raise InvalidInput(
+                    "a recording of another version", where=str(folder), hint="record it again"
+                )
             return Facts(**{**facts, "faults": tuple(facts["faults"]), "notes": tuple(facts["notes"])})
         except FileNotFoundError:
             raise InvalidInput(

@@ -16,7 +16,7 @@ class Timeline:
     def __init__(self, operations: Sequence[Operation], history: History) -> None:
         acked = history.end < NEVER
         logged = [(o.begin, o.begin_ns) for o in operations]
-        logged += [(o.end, o.end_ns) for o in operations if o.end is not None]
+        logged += [(o.end, o.end_ns) for o in operations if o.end is not None and o.end_ns is not None]
         events = np.array(logged, dtype=np.int64).reshape(-1, 2)
         positions = np.concatenate([events[:, 0], history.begin, history.end[acked]])
         times = np.concatenate([events[:, 1], history.begin_ns, history.end_ns[acked]])

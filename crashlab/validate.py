@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from crashlab.controls import Control, run_controls
@@ -30,8 +30,8 @@ class CrashPlan:
     """How deep to look: crash states by model, and the two runs' sizes."""
 
     states: dict[str, int]
-    measure: MeasurePlan = MeasurePlan()
-    record: RecordPlan = RecordPlan()
+    measure: MeasurePlan = field(default_factory=MeasurePlan)
+    record: RecordPlan = field(default_factory=RecordPlan)
 
     @property
     def total_states(self) -> int:
@@ -61,12 +61,20 @@ class Lab:
         return run_controls(subject, self.recorder, models, self.scratch, self.data, seed)
 
     def measure(
-        self, subject: Subject, plan: MeasurePlan, seed: int, *, recover: bool = True, base: Path | None = None
+        self,
+        subject: Subject,
+        plan: MeasurePlan,
+        seed: int,
+        *,
+        recover: bool = True,
+        base: Path | None = None,
     ) -> KilledRun:
         """Measure and kill one run (crashlab/kill.py)."""
         return measure_and_kill(subject, plan, self.scratch, self.data, seed, recover=recover, base=base)
 
-    def record(self, subject: Subject, contract: Contract, plan: RecordPlan, folder: Path, seed: int) -> Recording:
+    def record(
+        self, subject: Subject, contract: Contract, plan: RecordPlan, folder: Path, seed: int
+    ) -> Recording:
         """Load a small base with the subject's settings and record one run from it into ``folder``."""
         small = _small(subject)
         work = self.scratch.folder(self.data, "base")
@@ -105,7 +113,9 @@ def plan_all(recording: Recording, states: dict[str, int], seed: int) -> list[Pl
     """The planned states of every model; none where the log is not to be believed."""
     if not recording.believable:
         return []
-    return [state for model, count in states.items() for state in plan_states(recording.view, model, count, seed)]
+    return [
+        state for model, count in states.items() for state in plan_states(recording.view, model, count, seed)
+    ]
 
 
 def _small(subject: Subject) -> Subject:

@@ -52,7 +52,7 @@ class Contract:
         raise _invalid(text)
 
     def __str__(self) -> str:
-        head = self.kind
+        head: str = self.kind
         if self.window_ms is not None:
             head = f"{self.kind}:{_text(self.window_ms)}"
         if self.recovery_s is not None:

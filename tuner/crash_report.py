@@ -52,7 +52,7 @@ def as_json(
             "unlocated": audit.unlocated if audit else 0,
             "unwritten": audit.unwritten if audit else 0,
             "opaque": audit.opaque if audit else "",
-            "disagreements": [asdict(state.disagreement) for state in verdict.states if _disagrees(state)],
+            "disagreements": _disagreements(verdict),
         },
         "recording": evidence.recording.describe(),
         "controls": {
@@ -67,7 +67,11 @@ def as_json(
 
 
 def as_text(
-    evidence: CrashEvidence, verdict: CrashVerdict, findings: Sequence[Finding], properties: Properties, replay: str
+    evidence: CrashEvidence,
+    verdict: CrashVerdict,
+    findings: Sequence[Finding],
+    properties: Properties,
+    replay: str,
 ) -> str:
     """The verdict for a person: what was judged, what was lost, what a HELD means, and what repeats it."""
     lines = [_controls_line(evidence.controls)]
@@ -80,9 +84,13 @@ def as_text(
             f"audit          {audit.acks} acks of the recorded run: {audit.covered} durable when given, "
             f"{audit.exposed} exposed{unlocated}"
         )
-        vanished = max((state.disagreement.vanished for state in verdict.states if state.disagreement), default=0)
+        vanished = max(
+            (state.disagreement.vanished for state in verdict.states if state.disagreement), default=0
+        )
         if vanished:
-            lines.append(f"               recovery ignored durable bytes: up to {vanished} covered acks are gone")
+            lines.append(
+                f"               recovery ignored durable bytes: up to {vanished} covered acks are gone"
+            )
     for fault in evidence.recording.facts.faults:
         lines.append(f"write log      not believed: {fault}")
     for note in evidence.recording.facts.notes:
@@ -103,7 +111,8 @@ def _controls_line(controls: Sequence[Control]) -> str:
         return "controls       none were run"
     if wrong:
         return "controls       WRONG: " + "; ".join(
-            f"{control.name} is {control.got.value}, must be {control.wanted.value} ({control.why})" for control in wrong
+            f"{control.name} is {control.got.value}, must be {control.wanted.value} ({control.why})"
+            for control in wrong
         )
     names = dict.fromkeys(control.name.partition(".")[0] for control in controls)
     return f"controls       {', '.join(names)}: every lossy one BROKEN, every honest one HELD"
@@ -128,7 +137,9 @@ def _crash_line(name: str, summary: CrashSummary, also: str, properties: Propert
 def _evidence_lines(verdict: CrashVerdict) -> list[str]:
     judgements = [("the kill", verdict.kill)] if verdict.kill else []
     judgements += [(state.planned.id, state.judgement) for state in verdict.states]
-    lines = [f"evidence       {name}: {line}" for name, judgement in judgements for line in judgement.evidence]
+    lines = [
+        f"evidence       {name}: {line}" for name, judgement in judgements for line in judgement.evidence
+    ]
     return lines[:6]
 
 
@@ -184,5 +195,7 @@ def _state(state: JudgedState) -> dict[str, Any]:
     }
 
 
-def _disagrees(state: JudgedState) -> bool:
-    return state.disagreement is not None and bool(state.disagreement.survived or state.disagreement.vanished)
+def _disagreements(verdict: CrashVerdict) -> list[dict[str, int]]:
+    """Where `synced` states and the audit did not agree."""
+    found = [state.disagreement for state in verdict.states if state.disagreement is not None]
+    return [asdict(one) for one in found if one.survived or one.vanished]

@@ -36,6 +36,8 @@ def make(folder: Path) -> Path:
     except OSError as error:
         kind = MachineLacks if error.errno == 28 else InvalidInput
         raise kind(
-            f"results cannot be written: {error.strerror}", where=str(folder), hint="name another folder: --study DIR"
+            f"results cannot be written: {error.strerror}",
+            where=str(folder),
+            hint="name another folder: --study DIR",
         ) from error
     return folder

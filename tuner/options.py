@@ -13,10 +13,13 @@ from knobs.errors import InvalidInput
 Engine = Annotated[str, typer.Argument(metavar="ENGINE", help="rocksdb")]
 Config = Annotated[
     str | None,
-    typer.Argument(metavar="[CONFIG]", help="A RocksDB OPTIONS file or JSON; several joined by +, the later wins."),
+    typer.Argument(
+        metavar="[CONFIG]", help="A RocksDB OPTIONS file or JSON; several joined by +, the later wins."
+    ),
 ]
 Set = Annotated[
-    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting over CONFIG; may be repeated.")
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="A setting over CONFIG; may be repeated."),
 ]
 Workload = Annotated[str, typer.Option("--workload", metavar="NAME", help="ycsb:a to ycsb:f, or ycsb:FILE.")]
 Property = Annotated[
@@ -24,18 +27,27 @@ Property = Annotated[
 ]
 ContractText = Annotated[
     str | None,
-    typer.Option("--contract", metavar="CONTRACT", help="strict, process or bounded:500ms, with ,recovery=30s."),
+    typer.Option(
+        "--contract", metavar="CONTRACT", help="strict, process or bounded:500ms, with ,recovery=30s."
+    ),
 ]
-Seed = Annotated[int | None, typer.Option("--seed", help="Seed of load, plan and crash states; default: a new one.")]
+Seed = Annotated[
+    int | None, typer.Option("--seed", help="Seed of load, plan and crash states; default: a new one.")
+]
 Clients = Annotated[int, typer.Option("--clients", min=1, max=1024, help="Client threads of the load.")]
 Scale = Annotated[int | None, typer.Option("--scale", min=1, help="Thousands of records that are loaded.")]
 ColumnFamily = Annotated[str, typer.Option("--cf", help="The column family that the load uses.")]
 Data = Annotated[
     Path | None,
-    typer.Option("--data", metavar="DIR", help="A new folder for the data; default: inside the study folder."),
+    typer.Option(
+        "--data", metavar="DIR", help="A new folder for the data; default: inside the study folder."
+    ),
 ]
 Study = Annotated[
-    Path | None, typer.Option("--study", metavar="DIR", help="Folder of results; default: results/ENGINE-WORKLOAD-CONTRACT.")
+    Path | None,
+    typer.Option(
+        "--study", metavar="DIR", help="Folder of results; default: results/ENGINE-WORKLOAD-CONTRACT."
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, everything else on stderr.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Only results and errors.")]

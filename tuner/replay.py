@@ -30,7 +30,9 @@ def bound_to_recording(folder: Path) -> Iterator[tuple[Lab, Recording, Subject, 
         contract, engine = str(document["contract"]), ENGINES[document["engine"]]()
     except (OSError, ValueError, KeyError) as error:
         raise InvalidInput(
-            f"no finished run of duratune crash: {error}", where=str(folder), hint="name its folder with --study"
+            f"no finished run of duratune crash: {error}",
+            where=str(folder),
+            hint="name its folder with --study",
         ) from error
     sweep()
     with Supervisor() as supervisor, Scratch() as scratch:
@@ -42,4 +44,9 @@ def bound_to_recording(folder: Path) -> Iterator[tuple[Lab, Recording, Subject, 
         text = (recording.folder / "OPTIONS").read_bytes()
         base = options_file.parse(text, str(recording.folder / "OPTIONS"))
         subject = Subject(engine, workload, base, facts.settings, facts.column_family, facts.threads)
-        yield Lab(RECORDERS["preload"](), scratch, scratch.folder(folder, "data")), recording, subject, contract
+        yield (
+            Lab(RECORDERS["preload"](), scratch, scratch.folder(folder, "data")),
+            recording,
+            subject,
+            contract,
+        )

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from crashlab.preload.recorder import PreloadRecorder
-from crashlab.recorder import Recorder
 from crashlab.subject import Subject
 from crashlab.validate import Lab
 from engines import host
@@ -135,14 +134,14 @@ def _data_folder(data: Path | None, results: Path, scratch: Scratch) -> Path:
         return scratch.folder(results, "data")
     if data.exists():
         raise InvalidInput(
-            "the data folder exists already", where=str(data), hint="name a new folder; it is removed at the end"
+            "the data folder exists already",
+            where=str(data),
+            hint="name a new folder; it is removed at the end",
         )
     return scratch.folder(data.absolute().parent, data.name)
 
 
-def _workload(
-    name: str, properties: Sequence[str] | None, scale: int | None, records: int
-) -> YcsbWorkload:
+def _workload(name: str, properties: Sequence[str] | None, scale: int | None, records: int) -> YcsbWorkload:
     found = registry.find(name)
     given = _pairs(properties or [])
     from_file = name.removeprefix("ycsb:") not in CORE

@@ -82,7 +82,7 @@ def _distribution(knob: Knob, tuning: TuningRange, current: str) -> BaseDistribu
         choices = tuning.choices if current in tuning.choices else (current, *tuning.choices)
         return CategoricalDistribution(choices)
     assert tuning.low is not None and tuning.high is not None, f"{knob.name} has a range or choices"
-    whole = knob.kind in ("integer", "size") or float(tuning.low).is_integer() and knob.kind != "real"
+    whole = knob.kind in ("integer", "size") or (float(tuning.low).is_integer() and knob.kind != "real")
     number = _number(current)
     if number is None or number <= 0 < tuning.low:
         grid = (

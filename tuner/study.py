@@ -92,7 +92,9 @@ class StudyFolder:
 class OptunaStudy:
     """Optuna's side: what to try next, and what it is told."""
 
-    def __init__(self, folder: StudyFolder, name: str, space: SearchSpace, seed: int, constrained: bool) -> None:
+    def __init__(
+        self, folder: StudyFolder, name: str, space: SearchSpace, seed: int, constrained: bool
+    ) -> None:
         optuna.logging.set_verbosity(logging.WARNING)
         self._folder = folder
         self._space = space

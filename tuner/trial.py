@@ -33,8 +33,8 @@ REJECTED = "REJECTED"
 class TrialPlan:
     """What one trial measures and how deep it looks: few states for every trial, more for a best one."""
 
-    measure: MeasurePlan = MeasurePlan(warmup_s=0.5, measure_s=2.0)
-    record: RecordPlan = RecordPlan(operations=4_000)
+    measure: MeasurePlan = field(default_factory=lambda: MeasurePlan(warmup_s=0.5, measure_s=2.0))
+    record: RecordPlan = field(default_factory=lambda: RecordPlan(operations=4_000))
     few: Mapping[str, int] = field(default_factory=lambda: {"cache": 2, "synced": 4})
     full: Mapping[str, int] = field(default_factory=lambda: {"cache": 8, "synced": 16})
 
@@ -103,9 +103,7 @@ class Reference:
 
     def measure(self) -> float:
         """One more run of the reference: operations per second."""
-        run = self._lab.measure(
-            self.subject, self._plan, self._seed, recover=False, base=self._base / "db"
-        )
+        run = self._lab.measure(self.subject, self._plan, self._seed, recover=False, base=self._base / "db")
         self.latest_per_s = run.throughput
         return self.latest_per_s
 
@@ -160,7 +158,13 @@ class TrialRunner:
             return replace(result, why=str(error))
 
     def _crash(
-        self, result: TrialResult, subject: Subject, killed: KilledRun, folder: Path, seed: int, would_be_best: bool
+        self,
+        result: TrialResult,
+        subject: Subject,
+        killed: KilledRun,
+        folder: Path,
+        seed: int,
+        would_be_best: bool,
     ) -> TrialResult:
         contract = self.request.contract
         kill = killed.judge(contract)
@@ -175,12 +179,18 @@ class TrialRunner:
         verdict = evidence.under(contract)
         if verdict.verdict is Verdict.HELD and would_be_best:
             done = {state.id for state in planned}
-            more = [state for state in plan_all(recording, dict(self.plan.full), seed) if state.id not in done]
+            more = [
+                state for state in plan_all(recording, dict(self.plan.full), seed) if state.id not in done
+            ]
             states = [*states, *self.lab.recover(recording, subject, more)]
             verdict = replace(evidence, states=states).under(contract)
         why = next((s.unknown_why for s in (verdict.process_crash, verdict.power_cut) if s.unknown_why), "")
         return replace(
-            result, verdict=verdict.verdict.value, reasons=verdict.reasons, why=why, crash=_crash_json(verdict)
+            result,
+            verdict=verdict.verdict.value,
+            reasons=verdict.reasons,
+            why=why,
+            crash=_crash_json(verdict),
         )
 
 

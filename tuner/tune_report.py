@@ -48,7 +48,7 @@ def as_json(
             "verdict": winner.verdict.verdict.value,
             "process_crash": _summary(winner.verdict.process_crash),
             "power_cut": _summary(winner.verdict.power_cut),
-            "repeat": repeat_command(request, folder, winner.trial),
+            "repeat": repeat_command(request, folder),
         }
         if winner
         else None,
@@ -84,7 +84,10 @@ def as_text(
     request: Request, plan: StudyPlan, folder: Path, reference: Mapping[str, str], outcome: StudyOutcome
 ) -> str:
     """The study's end for a person: what won, what it is worth, what was refused, what repeats it."""
-    counts = {name: sum(1 for r in outcome.results if r.verdict == name) for name in ("HELD", "BROKEN", "UNKNOWN", "REJECTED")}
+    counts = {
+        name: sum(1 for r in outcome.results if r.verdict == name)
+        for name in ("HELD", "BROKEN", "UNKNOWN", "REJECTED")
+    }
     lines = ["trials         " + ", ".join(f"{count} {name}" for name, count in counts.items() if count)]
     lines += _table(outcome.results)
     lines += _refused_lines(outcome)
@@ -119,12 +122,22 @@ def write_winner(request: Request, folder: Path, trial: TrialResult) -> Path:
     return target
 
 
-def repeat_command(request: Request, folder: Path, trial: TrialResult) -> str:
+def repeat_command(request: Request, folder: Path) -> str:
     """The one command that repeats the winner's verdict."""
     config = f"{folder}/winner/{OPTIONS_NAME}+{folder}/winner/{OUTSIDE_NAME}"
     stated = request.workload.properties.stated
-    properties = [word for name in ("recordcount", "operationcount") for word in ("-p", f"{name}={stated[name]}")]
-    words = ["duratune", "crash", request.engine.name, config, "--workload", request.workload.name, *properties]
+    properties = [
+        word for name in ("recordcount", "operationcount") for word in ("-p", f"{name}={stated[name]}")
+    ]
+    words = [
+        "duratune",
+        "crash",
+        request.engine.name,
+        config,
+        "--workload",
+        request.workload.name,
+        *properties,
+    ]
     words += ["--contract", str(request.contract), "--clients", str(request.clients)]
     words += ["--cf", request.column_family] if request.column_family != "default" else []
     return shlex.join([*words, "--seed", str(request.seed)])
@@ -141,13 +154,18 @@ def _winner_lines(
         lines.append("winner         the reference itself: no candidate that holds the contract was faster")
     else:
         over = {name: value for name, value in winner.trial.settings.items() if reference.get(name) != value}
-        lines.append(f"winner         trial {winner.trial.number} ({winner.trial.proposer}), over the reference:")
+        lines.append(
+            f"winner         trial {winner.trial.number} ({winner.trial.proposer}), over the reference:"
+        )
         lines += [f"                 {name}={value}" for name, value in sorted(over.items())]
         lines.append(f"configuration  {folder}/winner/{OPTIONS_NAME}, and {OUTSIDE_NAME} beside it")
-    for name, summary in (("process crash", winner.verdict.process_crash), ("power cut", winner.verdict.power_cut)):
+    for name, summary in (
+        ("process crash", winner.verdict.process_crash),
+        ("power cut", winner.verdict.power_cut),
+    ):
         lines.append(
-            f"{name:<14} {summary.verdict.value} on a fresh run: {summary.acks} acks, {summary.decidable} decidable, "
-            f"{summary.states} states; at most {summary.lost} lost, a window of {summary.loss_ms:.1f} ms"
+            f"{name:<14} {summary.verdict.value} on a fresh run: {summary.acks} acks, "
+            f"{summary.decidable} decidable, {summary.states} states; at most {summary.lost} lost, a window of {summary.loss_ms:.1f} ms"
         )
     for model, found in winner.verdict.models.items():
         if found.broken_share_max is not None:
@@ -156,14 +174,18 @@ def _winner_lines(
                 f"{100 * found.broken_share_max:.0f} % of the moments of such a run break it (95 %)"
             )
     lines.append(_confirmation_line(outcome, "the reference"))
-    lines.append(f"repeat         {repeat_command(request, folder, winner.trial)}")
+    lines.append(f"repeat         {repeat_command(request, folder)}")
     return lines
 
 
 def _confirmation_line(outcome: StudyOutcome, against: str) -> str:
     if outcome.interval is None:
         return "confirmation   nothing to confirm"
-    claim = f"faster than {against}" if outcome.interval.better else f"no better than {against} as far as can be told"
+    claim = (
+        f"faster than {against}"
+        if outcome.interval.better
+        else f"no better than {against} as far as can be told"
+    )
     return f"confirmation   {outcome.interval}: {claim} ({METHOD})"
 
 
@@ -196,10 +218,8 @@ def _table(results: Sequence[TrialResult]) -> list[str]:
     lines = ["               trial  proposer   ratio  verdict"]
     for result in results:
         ratio = f"{result.ratio:.2f}" if result.ratio else "-"
-        tail = " ".join(result.reasons) or result.why
-        lines.append(
-            f"               {result.number:>5}  {result.proposer:<9} {ratio:>6}  {result.verdict} {tail}".rstrip()
-        )
+        verdict = " ".join([result.verdict, *(result.reasons or [result.why])]).rstrip()
+        lines.append(f"               {result.number:>5}  {result.proposer:<9} {ratio:>6}  {verdict}")
     return lines
 
 

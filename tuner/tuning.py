@@ -10,7 +10,7 @@ from __future__ import annotations
 import fnmatch
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from crashlab.controls import Control, unknown_because
@@ -48,7 +48,7 @@ class StudyPlan:
     audit_only: bool = False
     only: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
-    trial: TrialPlan = TrialPlan()
+    trial: TrialPlan = field(default_factory=TrialPlan)
     confirmation_rounds: int = 8
     winner_states: int = 60
 
@@ -91,7 +91,9 @@ def search_space(request: Request, plan: StudyPlan, reference: Mapping[str, str]
             ranges[name] = allowed
     chosen = {name: found for name, found in ranges.items() if _is_chosen(name, plan)}
     if not chosen:
-        raise InvalidInput("no knob is left to search", where="--only/--exclude", hint="duratune knobs rocksdb lists them")
+        raise InvalidInput(
+            "no knob is left to search", where="--only/--exclude", hint="duratune knobs rocksdb lists them"
+        )
     return build_space(request.catalogue, chosen, {**_stated(request), **reference})
 
 
@@ -130,7 +132,9 @@ def host_limits() -> HostLimits:
 class Tuning:
     """One study at work in its folder."""
 
-    def __init__(self, request: Request, plan: StudyPlan, folder: StudyFolder, lab: Lab, output: Output) -> None:
+    def __init__(
+        self, request: Request, plan: StudyPlan, folder: StudyFolder, lab: Lab, output: Output
+    ) -> None:
         self._request = request
         self._plan = plan
         self._folder = folder
@@ -146,7 +150,9 @@ class Tuning:
         controls = self._lab.controls(self._request.subject({}), list(MODELS), self._request.seed)
         wrong = unknown_because(controls)
         if wrong:
-            raise Undecided(wrong, where="controls", hint="no verdict can be trusted on this machine; see duratune doctor")
+            raise Undecided(
+                wrong, where="controls", hint="no verdict can be trusted on this machine; see duratune doctor"
+            )
         reference = Reference(
             self._lab, self._request.subject(self._reference), self._plan.trial.measure, self._request.seed
         )
@@ -195,7 +201,9 @@ class Tuning:
                 )
         return [results[number] for number in sorted(results)]
 
-    def _one_trial(self, study: OptunaStudy, runner: TrialRunner, results: Sequence[TrialResult]) -> TrialResult:
+    def _one_trial(
+        self, study: OptunaStudy, runner: TrialRunner, results: Sequence[TrialResult]
+    ) -> TrialResult:
         number, over_reference, attributes = study.ask()
         settings = {**self._reference, **over_reference}
         folder = self._folder.trial(number)
@@ -210,7 +218,9 @@ class Tuning:
     def _enqueue_start_points(self, study: OptunaStudy) -> None:
         study.enqueue({}, {"proposer": "reference", "reason": "what every ratio is to"})
         for proposal in RocksdbRules().start_points(host_limits()):
-            searched = {name: value for name, value in proposal.settings.items() if name in self._space.distributions}
+            searched = {
+                name: value for name, value in proposal.settings.items() if name in self._space.distributions
+            }
             if searched:
                 study.enqueue(
                     searched,
@@ -218,7 +228,7 @@ class Tuning:
                 )
 
     def _winner(self, results: Sequence[TrialResult]) -> Winner | None:
-        """The fastest that held, after the deepest plan on a fresh run; the next one where that refuses it."""
+        """The fastest that held, after the deepest plan on a fresh run; the next where that refuses it."""
         refused: list[TrialResult] = []
         for trial in sorted((r for r in results if r.held), key=lambda result: -result.ratio):
             verdict = self._judge_once_more(trial)
@@ -232,7 +242,9 @@ class Tuning:
         self._output.note(f"crashing trial {trial.number} once more, on a fresh run with seed {seed}")
         folder = self._lab.scratch.folder(self._folder.folder, "winner")
         plan = CrashPlan(split_states(self._plan.winner_states), self._plan.trial.measure, RecordPlan())
-        evidence = validate(self._request.subject(trial.settings), self._request.contract, plan, self._lab, folder, seed)
+        evidence = validate(
+            self._request.subject(trial.settings), self._request.contract, plan, self._lab, folder, seed
+        )
         verdict = evidence.under(self._request.contract)
         kept = self._folder.folder / f"winner-{trial.number:04d}"
         _replace_folder(folder / "recording", kept)
@@ -261,11 +273,10 @@ def _replace_folder(source: Path, target: Path) -> None:
 
 def _note(result: TrialResult) -> str:
     ratio = f"{result.ratio:.2f} x reference" if result.ratio else "not measured"
-    return f"trial {result.number} ({result.proposer}): {ratio}, {result.verdict} {' '.join(result.reasons)}".rstrip()
+    verdict = " ".join([result.verdict, *result.reasons])
+    return f"trial {result.number} ({result.proposer}): {ratio}, {verdict}"
 
 
 def default_trial_plan(measure_s: float) -> TrialPlan:
     """The usual trial with another length of its measured phase, in seconds."""
     return TrialPlan(measure=MeasurePlan(warmup_s=0.5, measure_s=measure_s))
-
-

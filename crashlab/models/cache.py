@@ -24,6 +24,8 @@ class CacheModel:
     crash: CrashKind = "process-crash"
 
     def image(self, disk: Disk, horizons: Horizons, position: int, seed: int) -> Image:
+        del horizons  # a process crash loses nothing that was written, synced or not
+
         def keeps_name(change: NameChange) -> bool:
             return _fate(change.operation, position, seed) != "absent"
 

@@ -29,6 +29,7 @@ class SyncedModel:
     crash: CrashKind = "power-cut"
 
     def image(self, disk: Disk, horizons: Horizons, position: int, seed: int) -> Image:
+        del seed  # one extreme of what a cut may leave: nothing is drawn
         committed = horizons.names.at(position)
 
         def keeps_name(change: NameChange) -> bool:

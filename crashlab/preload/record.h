@@ -94,8 +94,8 @@ const char *recorder_root(void);
 bool recorder_is_in_own_process(void);
 
 /*
- * Take room for an operation and its end, and copy the payload from `parts`, up to `bytes`. Where there is no room, this
- * waits for the kill and never returns.
+ * Take room for an operation and its end, and copy the payload from `parts`, up to `bytes`. Where there is no room,
+ * this waits for the kill and never returns.
  */
 struct record *record_prepare(enum operation operation, const struct iovec *parts, int count, size_t bytes);
 struct record *record_prepare_names(enum operation operation, const char *path, const char *new_path);

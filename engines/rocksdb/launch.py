@@ -16,9 +16,9 @@ WRITE_OPTIONS = ("sync", "disableWAL", "no_slowdown", "low_pri", "memtable_inser
 class RocksdbLaunch:
     """One RocksDB instance as the driver opens it.
 
-    ``options`` is an OPTIONS file, None for RocksDB's defaults; ``write_options`` holds values of WRITE_OPTIONS, the
-    rest at RocksDB's defaults. The two intervals are what an application does by itself: FlushWAL(false) and
-    FlushWAL(true) every so many milliseconds, 0 for never.
+    ``options`` is an OPTIONS file, None for RocksDB's defaults; ``write_options`` holds values of
+    WRITE_OPTIONS, the rest at RocksDB's defaults. The two intervals are what an application does by
+    itself: FlushWAL(false) and FlushWAL(true) every so many milliseconds, 0 for never.
     """
 
     database: Path

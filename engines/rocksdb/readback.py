@@ -21,7 +21,9 @@ def effective_settings(text: str, column_family: str) -> Settings:
     return options_file.parse(text, "effective options").settings(column_family)
 
 
-def differences(catalogue: Catalogue, proposed: Mapping[str, str], effective: Mapping[str, str]) -> list[Finding]:
+def differences(
+    catalogue: Catalogue, proposed: Mapping[str, str], effective: Mapping[str, str]
+) -> list[Finding]:
     """A finding for each proposed setting that is not in force as proposed.
 
     WriteOptions and the application's own calls are no part of an open database and are not compared.

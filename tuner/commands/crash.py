@@ -44,9 +44,12 @@ def command(
     column_family: options.ColumnFamily = "default",
     states: Annotated[int, typer.Option("--states", min=3, max=10_000, help="Crash states to judge.")] = 30,
     time_s: Annotated[float, typer.Option("--time", min=0.1, help="Seconds of the measured run.")] = 3.0,
-    operations: Annotated[int, typer.Option("--operations", min=100, help="Operations of the recorded run.")] = 6_000,
+    operations: Annotated[
+        int, typer.Option("--operations", min=100, help="Operations of the recorded run.")
+    ] = 6_000,
     replay: Annotated[
-        str | None, typer.Option("--replay", metavar="STATE", help="Rebuild and judge one state of --study again.")
+        str | None,
+        typer.Option("--replay", metavar="STATE", help="Rebuild and judge one state of --study again."),
     ] = None,
     data: options.Data = None,
     study: options.Study = None,
@@ -65,9 +68,7 @@ def command(
     )
     name = folders.default_name(engine, workload, request.contract, "crash-")
     folder = folders.make(folders.numbered(study or folders.RESULTS / name))
-    plan = CrashPlan(
-        split_states(states), MeasurePlan(measure_s=time_s), RecordPlan(operations=operations)
-    )
+    plan = CrashPlan(split_states(states), MeasurePlan(measure_s=time_s), RecordPlan(operations=operations))
     output.result(f"contract       {request.contract}: {request.contract.in_words()}")
     output.result(_asked(request))
     with exclusive(folder):
@@ -191,6 +192,8 @@ def parse_state(text: str) -> PlannedState:
     position, hash_, seed = rest.partition("#")
     if not at or not hash_ or model not in MODELS or not position.isdigit() or not seed.isdigit():
         raise InvalidInput(
-            f"'{text}' is no crash state", where="--replay", hint=f"MODEL@POSITION#SEED, MODEL one of {', '.join(MODELS)}"
+            f"'{text}' is no crash state",
+            where="--replay",
+            hint=f"MODEL@POSITION#SEED, MODEL one of {', '.join(MODELS)}",
         )
     return PlannedState(model, int(position), int(seed), "uniform", "replay")

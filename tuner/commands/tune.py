@@ -36,24 +36,34 @@ def command(
     scale: options.Scale = None,
     column_family: options.ColumnFamily = "default",
     trials: Annotated[
-        int | None, typer.Option("--trials", min=1, help="Trials, the reference included; default: what fits --time.")
+        int | None,
+        typer.Option("--trials", min=1, help="Trials, the reference included; default: what fits --time."),
     ] = None,
     time: Annotated[
-        str | None, typer.Option("--time", metavar="T", help="The whole study's time, as 300s, 5min or 1h; default 5min.")
+        str | None,
+        typer.Option(
+            "--time", metavar="T", help="The whole study's time, as 300s, 5min or 1h; default 5min."
+        ),
     ] = None,
-    measure: Annotated[float, typer.Option("--measure", min=0.2, help="Seconds of one measured phase.")] = 2.0,
+    measure: Annotated[
+        float, typer.Option("--measure", min=0.2, help="Seconds of one measured phase.")
+    ] = 2.0,
     fix: Annotated[
-        list[str] | None, typer.Option("--fix", metavar="NAME=VALUE", help="Set it everywhere and do not search it.")
+        list[str] | None,
+        typer.Option("--fix", metavar="NAME=VALUE", help="Set it everywhere and do not search it."),
     ] = None,
     only: Annotated[
         list[str] | None, typer.Option("--only", metavar="PATTERN", help="Search only the knobs that match.")
     ] = None,
     exclude: Annotated[
-        list[str] | None, typer.Option("--exclude", metavar="PATTERN", help="Do not search the knobs that match.")
+        list[str] | None,
+        typer.Option("--exclude", metavar="PATTERN", help="Do not search the knobs that match."),
     ] = None,
     audit_only: Annotated[
         bool,
-        typer.Option("--audit-only", help="Search for speed alone, durability knobs included, and crash what wins."),
+        typer.Option(
+            "--audit-only", help="Search for speed alone, durability knobs included, and crash what wins."
+        ),
     ] = False,
     data: options.Data = None,
     study: options.Study = None,
@@ -68,7 +78,17 @@ def command(
     output = Output(json=json, quiet=quiet)
     fixed = fix or []
     request = resolve(
-        engine, config, [*(set_ or []), *fixed], workload, property_, contract, seed, clients, scale, column_family, RECORDS
+        engine,
+        config,
+        [*(set_ or []), *fixed],
+        workload,
+        property_,
+        contract,
+        seed,
+        clients,
+        scale,
+        column_family,
+        RECORDS,
     )
     plan = StudyPlan(
         trials=trials,
@@ -143,7 +163,9 @@ def _tune(request: Request, plan: StudyPlan, folder: StudyFolder, data: Path | N
 
 
 def _something_held(outcome: StudyOutcome) -> bool:
-    return outcome.winner is not None or any(result.verdict == Verdict.HELD.value for result in outcome.results)
+    return outcome.winner is not None or any(
+        result.verdict == Verdict.HELD.value for result in outcome.results
+    )
 
 
 def _static(request: Request, reference: dict[str, str]) -> list[Finding]:
@@ -157,7 +179,8 @@ def _asked(request: Request, reference: dict[str, str], plan: StudyPlan) -> str:
     mode = "speed alone (--audit-only)" if plan.audit_only else "what holds the contract"
     return (
         f"run            {request.engine.name} {request.engine.version()}, {request.workload.name}, "
-        f"{request.workload.properties.record_count} records, {request.clients} clients, seed {request.seed}\n"
+        f"{request.workload.properties.record_count} records, {request.clients} clients, "
+        f"seed {request.seed}\n"
         f"reference      {settings}\n"
         f"search         {mode}; {PROPOSERS}"
     )
@@ -166,7 +189,11 @@ def _asked(request: Request, reference: dict[str, str], plan: StudyPlan) -> str:
 def _origin(request: Request) -> dict[str, object]:
     return {
         "engine": {"name": request.engine.name, "version": request.engine.version(), "package": "librocksdb"},
-        "workload": {"name": request.workload.name, "clients": request.clients, **request.workload.properties},
+        "workload": {
+            "name": request.workload.name,
+            "clients": request.clients,
+            **request.workload.properties,
+        },
         "recorder": "preload",
         "models": list(MODELS),
     }

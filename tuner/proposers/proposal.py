@@ -9,7 +9,7 @@ from typing import Protocol
 
 @dataclass(frozen=True)
 class Proposal:
-    """``settings`` differ from the reference under full names; ``reason`` and ``source`` are for the report."""
+    """``settings`` over the reference, under full names; ``reason`` and ``source`` are for the report."""
 
     proposer: str
     settings: Mapping[str, str]

@@ -38,7 +38,7 @@ def _points(host: HostLimits) -> list[StartPoint]:
     }
     return [
         StartPoint(
-            "point reads: a block cache of a quarter of the memory, bloom filters and a hash index inside blocks",
+            "point reads: a block cache of a quarter of the memory, bloom filters, a hash index in blocks",
             "rocksdb/table.h: block_cache, filter_policy, data_block_index_type",
             read_path,
         ),
