@@ -1,7 +1,8 @@
 """The three ways to install duratune, each into a fresh environment: wheel, editable, without a compiler.
 
 The environments see the packages of the one that runs the tests through a .pth file, so nothing is
-downloaded. The native parts are built once; a second run builds only what has changed.
+downloaded. Wheel and editable installation share the build folder of `make`, so only what has changed
+is compiled.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ from knobs.native import PARTS
 pytestmark = pytest.mark.slow
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-BUILD_FOLDER = CHECKOUT / "build" / "test-packages"
 COMPILERS = ("cc", "c++", "gcc", "g++", "clang", "clang++")
 
 
@@ -85,7 +85,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip("not a checkout")
     folder = tmp_path_factory.mktemp("wheel")
     command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "--no-index"]
-    built(run(*command, f"-Cbuild-dir={BUILD_FOLDER}", "-w", folder, CHECKOUT))
+    built(run(*command, "-w", folder, CHECKOUT))
     (found,) = folder.glob("*.whl")
     return found
 
@@ -128,7 +128,7 @@ def test_the_wheel_runs_by_itself(wheel: Path, tmp_path: Path) -> None:
 
 def test_the_editable_installation_runs_the_checkout(tmp_path: Path) -> None:
     programs = fresh_environment(tmp_path / "env")
-    install(programs, f"-Cbuild-dir={BUILD_FOLDER}", "-e", CHECKOUT)
+    install(programs, "-e", CHECKOUT)
     assert modules_folder(programs) == CHECKOUT / "tuner"
     assert native_parts(programs) == set(PARTS)
     assert run(programs / "duratune", "--version").returncode == 0
