@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from crashlab.write_log import BLOCK_BYTES, Kind, Operation, WriteLog
-from knobs.errors import InvalidInput, Undecided
+from knobs.errors import InvalidInput, MachineLacks, Undecided
 
 NONCE = 0x1234_5678_9ABC_DEF1
 PATHS = {Kind.CREATE: 1, Kind.UNLINK: 1, Kind.MKDIR: 1, Kind.RMDIR: 1, Kind.RENAME: 2, Kind.LINK: 2}
@@ -129,6 +129,19 @@ def test_new_log_is_empty_and_sparse(tmp_path: Path) -> None:
     assert path.stat().st_size == 1 << 30 and path.stat().st_blocks * 512 <= 65536
     log = WriteLog.read(path)
     assert (log.operations, log.used_bytes, log.full) == ([], BLOCK_BYTES, False)
+
+
+def test_first_part_can_have_its_memory_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    WriteLog.create(path, 1 << 30, ready_bytes=1 << 20)
+    assert 1 << 20 <= path.stat().st_blocks * 512 < 1 << 21
+    assert WriteLog.read(path).operations == []
+
+
+def test_log_that_finds_no_room_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(MachineLacks, match="no room"):
+        WriteLog.create(tmp_path / "log", 1 << 43, ready_bytes=1 << 43)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_two_logs_have_different_nonces(tmp_path: Path) -> None:
