@@ -73,7 +73,8 @@ class Budget:
         limit = f" of {self.time_s:.0f} s" if self.time_s is not None else ""
         return (
             f"budget         controls and first reference run {spent_s:.0f} s, "
-            f"about {self.trials_expected} trials of {self._trial_s:.0f} s, the winner's {spending.winner_states} states {WINNER_S:.0f} s, "
+            f"about {self.trials_expected} trials of {self._trial_s:.0f} s, "
+            f"the winner's {spending.winner_states} states {WINNER_S:.0f} s, "
             f"{spending.confirmation_rounds} confirmation rounds {self._confirmation_s(spending):.0f} s: "
             f"about {total:.0f} s{limit}"
         )

@@ -16,12 +16,15 @@ from engines import host
 from engines.rocksdb.engine import RocksdbEngine
 from engines.scratch import Scratch, sweep
 from engines.supervisor import Supervisor
-from knobs import catalogue, configuration
-from knobs.catalogue import Catalogue, Settings
+from knobs import configuration
+from knobs.catalogue import Settings
 from knobs.contract import Contract
 from knobs.errors import InvalidInput, MachineLacks
 from knobs.finding import Finding
+from knobs.rocksdb.catalogue import RocksdbCatalogue
+from knobs.rocksdb.installed import load_installed
 from knobs.rocksdb.options_file import OptionsFile, from_default
+from tuner.proposers.proposal import HostLimits
 from workloads import registry
 from workloads.ycsb.properties import CORE
 from workloads.ycsb.workload import YcsbWorkload
@@ -39,7 +42,7 @@ class Request:
     """One resolved command line. ``settings`` hold what CONFIG and --set state, normalised."""
 
     engine: RocksdbEngine
-    catalogue: Catalogue
+    catalogue: RocksdbCatalogue
     base: OptionsFile
     settings: Settings
     workload: YcsbWorkload
@@ -85,7 +88,7 @@ def resolve(
     if engine not in ENGINES:
         raise InvalidInput(f"'{engine}' is no engine", where="ENGINE", hint=f"use {' or '.join(ENGINES)}")
     chosen = ENGINES[engine]()
-    known = catalogue.load(engine)
+    known = load_installed()
     read = configuration.Configuration(engine, {})
     if config is not None:
         read = configuration.read(engine, config, column_family=column_family)
@@ -107,7 +110,7 @@ def resolve(
     )
 
 
-def checked(known: Catalogue, settings: Mapping[str, str]) -> Settings:
+def checked(known: RocksdbCatalogue, settings: Mapping[str, str]) -> Settings:
     """The settings in the catalogue's own spelling. Raises InvalidInput with every fault."""
     known.validate(settings)
     return {name: known.normalise(name, value) for name, value in settings.items()}
@@ -165,7 +168,7 @@ def _pairs(properties: Sequence[str]) -> dict[str, str]:
     return dict(pair.split("=", 1) for pair in properties)
 
 
-def _check_open_files(known: Catalogue, settings: Mapping[str, str]) -> None:
+def _check_open_files(known: RocksdbCatalogue, settings: Mapping[str, str]) -> None:
     """RocksDB opens up to max_open_files tables; a process that may not fails in the middle of a run."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     name = "DBOptions.max_open_files"
@@ -176,3 +179,11 @@ def _check_open_files(known: Catalogue, settings: Mapping[str, str]) -> None:
             where="RLIMIT_NOFILE",
             hint=f"ulimit -n {max(wanted, 0) + OPEN_FILES_BESIDE}",
         )
+
+
+def host_limits() -> HostLimits:
+    """Cores and memory of this host, or of the control group that limits them."""
+    machine = host.describe()
+    memory = min(machine.memory_bytes, machine.limits.memory_bytes or machine.memory_bytes)
+    cores = min(machine.cpus, int(machine.limits.cpus or machine.cpus) or 1)
+    return HostLimits(cores, memory)

@@ -21,10 +21,13 @@ from crashlab.record import RecordPlan
 from crashlab.subject import Subject
 from crashlab.validate import Lab, plan_all
 from crashlab.verdict import Judgement, Verdict
-from engines.rocksdb.readback import differences, effective_settings
+from engines.rocksdb.readback import effective_settings
 from knobs.errors import DuratuneError, InvalidInput, Undecided
-from tuner.request import Request
+from knobs.rocksdb import tuning
+from knobs.rocksdb.changes import differences
+from tuner.request import Request, host_limits
 
+MEMORY_SHARE_MAX = 0.7
 REJECTED = "REJECTED"
 """The engine, or a rule of the catalogue, does not take the settings: nothing was run."""
 
@@ -132,6 +135,7 @@ class TrialRunner:
         result = TrialResult(number, proposer, dict(settings), Verdict.UNKNOWN.value)
         try:
             self.request.catalogue.validate(settings)
+            self._check_memory(settings)
             subject = self.request.subject(settings)
             killed = self.lab.measure(subject, self.plan.measure, seed)
         except InvalidInput as error:
@@ -156,6 +160,18 @@ class TrialRunner:
             return self._crash(result, subject, killed, folder, seed, ratio > best_ratio)
         except DuratuneError as error:
             return replace(result, why=str(error))
+
+    def _check_memory(self, settings: Mapping[str, str]) -> None:
+        """Raises InvalidInput where cache and memtables do not fit this host, with the arithmetic."""
+        limit = int(host_limits().memory_bytes * MEMORY_SHARE_MAX)
+        stated = {**self.request.base.settings(self.request.column_family), **settings}
+        wanted = tuning.memory_bytes(self.request.catalogue.in_force(stated))
+        if wanted > limit:
+            raise InvalidInput(
+                f"block cache and memtables may hold {wanted >> 20} MiB, more than {limit >> 20} MiB, "
+                f"{MEMORY_SHARE_MAX:.0%} of this host's memory",
+                where="memory",
+            )
 
     def _crash(
         self,

@@ -165,7 +165,8 @@ def _winner_lines(
     ):
         lines.append(
             f"{name:<14} {summary.verdict.value} on a fresh run: {summary.acks} acks, "
-            f"{summary.decidable} decidable, {summary.states} states; at most {summary.lost} lost, a window of {summary.loss_ms:.1f} ms"
+            f"{summary.decidable} decidable, {summary.states} states; at most {summary.lost} lost, "
+            f"a window of {summary.loss_ms:.1f} ms"
         )
     for model, found in winner.verdict.models.items():
         if found.broken_share_max is not None:

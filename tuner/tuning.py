@@ -20,17 +20,14 @@ from crashlab.models import MODELS
 from crashlab.record import RecordPlan
 from crashlab.validate import CrashPlan, Lab, split_states, validate
 from crashlab.verdict import Verdict
-from engines import host
 from knobs.errors import InvalidInput, Undecided
-from knobs.knob import TuningRange
-from knobs.rocksdb import durability, tuning
+from knobs.rocksdb import tuning
 from tuner.budget import Budget
 from tuner.confirmation import PairedRound, interval_of, paired_rounds
 from tuner.interval import RatioInterval
 from tuner.output import Output, Progress
-from tuner.proposers.proposal import HostLimits
 from tuner.proposers.rules import RocksdbRules
-from tuner.request import Request
+from tuner.request import Request, host_limits
 from tuner.search_space import SearchSpace, build_space
 from tuner.study import OptunaStudy, StudyFolder
 from tuner.trial import Reference, TrialPlan, TrialResult, TrialRunner
@@ -81,14 +78,18 @@ def reference_settings(request: Request) -> dict[str, str]:
 
 
 def search_space(request: Request, plan: StudyPlan, reference: Mapping[str, str]) -> SearchSpace:
-    """The knobs that are searched: the catalogue's ranges, and of the durability knobs what the contract
-    allows (in an audit: everything). Raises InvalidInput where nothing is left."""
+    """The knobs that are searched. Raises InvalidInput where nothing is left.
+
+    What weakens an acknowledged write is left out; an audit puts it back. Under `bounded` an
+    application may sync the WAL by itself every so often instead of at each write: that is what the
+    contract pays for, so both are searched.
+    """
     limits = host_limits()
     ranges = dict(tuning.ranges(limits.memory_bytes, limits.cores))
-    for name, choice in tuning.DURABILITY.items():
-        allowed = choice if plan.audit_only else _allowed(request, name, choice, reference)
-        if len(allowed.choices) > 1:
-            ranges[name] = allowed
+    if plan.audit_only:
+        ranges |= tuning.UNSAFE_RANGES
+    if request.contract.window_ms is not None:
+        ranges |= tuning.bounded_ranges(request.contract.window_ms)
     chosen = {name: found for name, found in ranges.items() if _is_chosen(name, plan)}
     if not chosen:
         raise InvalidInput(
@@ -102,31 +103,12 @@ def _stated(request: Request) -> dict[str, str]:
     return request.base.settings(request.column_family)
 
 
-def _allowed(request: Request, name: str, choice: TuningRange, reference: Mapping[str, str]) -> TuningRange:
-    """The values that are no worse than the reference by the catalogue."""
-    before = {finding.rule for finding in durability.breaking(reference, request.contract)}
-    kept = []
-    for value in choice.choices:
-        findings = durability.breaking({**reference, name: value}, request.contract)
-        if {finding.rule for finding in findings} <= before:
-            kept.append(value)
-    return replace(choice, choices=tuple(kept))
-
-
 def _is_chosen(name: str, plan: StudyPlan) -> bool:
     def matches(patterns: Sequence[str]) -> bool:
         short = name.partition(".")[2]
         return any(fnmatch.fnmatch(name, pattern) or fnmatch.fnmatch(short, pattern) for pattern in patterns)
 
     return (not plan.only or matches(plan.only)) and not matches(plan.exclude)
-
-
-def host_limits() -> HostLimits:
-    """Cores and memory of this host, or of the control group that limits them."""
-    machine = host.describe()
-    memory = min(machine.memory_bytes, machine.limits.memory_bytes or machine.memory_bytes)
-    cores = min(machine.cpus, int(machine.limits.cpus or machine.cpus) or 1)
-    return HostLimits(cores, memory)
 
 
 class Tuning:

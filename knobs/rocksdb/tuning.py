@@ -2,7 +2,7 @@
 
 The ranges hold for hosts from two cores and a few GiB up; memory-bound ones are given for the smallest of
 these and widened by `ranges` for the host at hand. They say where improvement is usually found, not what is
-allowed. Nothing in RANGES changes what an acknowledged write is worth; DURABILITY does.
+allowed. Nothing in RANGES changes what an acknowledged write is worth; UNSAFE_RANGES does.
 """
 
 from __future__ import annotations
@@ -129,25 +129,6 @@ RANGES: dict[str, TuningRange] = {
     _TABLE + "format_version": _choice("newer formats read faster", "4", "5"),
 }
 
-DURABILITY: dict[str, TuningRange] = {
-    "WriteOptions.sync": _choice("the largest single cost of a write", "true", "false"),
-    "WriteOptions.disableWAL": _switch("no log at all"),
-    _DB + "manual_wal_flush": _switch("WAL records stay in the process until somebody flushes them"),
-    _DB + "best_efforts_recovery": _switch("recovery that does without the WAL"),
-    _DB + "wal_recovery_mode": _choice(
-        "what recovery makes of a damaged WAL",
-        "kTolerateCorruptedTailRecords",
-        "kAbsoluteConsistency",
-        "kPointInTimeRecovery",
-        "kSkipAnyCorruptedRecords",
-    ),
-    _DB + "use_fsync": _switch("fsync instead of fdatasync, where something is synced at all"),
-    _DB + "paranoid_checks": _choice("checks at open and in compactions", "true", "false"),
-    _TABLE + "checksum": _choice("the checksum of every block", "kXXH3", "kCRC32c", "kNoChecksum"),
-}
-"""What a tuner that looks at speed alone would search too. A study takes from here only the values that the
-catalogue does not call breaking for its contract; `--audit-only` takes all of them."""
-
 # What a search that looks at speed alone would vary too. Never part of a search for a configuration that
 # holds its contract; only an audit of what such a search ships puts these in.
 UNSAFE_RANGES: dict[str, TuningRange] = {
@@ -183,6 +164,18 @@ def ranges(memory_bytes: int, cores: int) -> dict[str, TuningRange]:
     subcompactions = RANGES[_DB + "max_subcompactions"]
     chosen[_DB + "max_subcompactions"] = TuningRange(1, max(2, cores), False, (), subcompactions.why)
     return chosen
+
+
+def bounded_ranges(window_ms: float) -> dict[str, TuningRange]:
+    """What a contract that allows to lose the last ``window_ms`` pays for: the application syncs the WAL
+    every part of the window, and the writes themselves are not synced."""
+    periods = dict.fromkeys(str(max(1, int(window_ms / part))) for part in (2, 4, 8, 16))
+    return {
+        "WriteOptions.sync": _choice(
+            "a sync for each group of writes, or by the application", "true", "false"
+        ),
+        "Application.sync_wal_every_ms": _choice("one sync for all writes of a period", "0", *periods),
+    }
 
 
 def memory_bytes(in_force: InForce) -> int:

@@ -19,9 +19,10 @@ from crashlab.recording import Recording
 from crashlab.validate import CrashPlan, split_states, validate
 from engines.lock import exclusive
 from engines.provenance import provenance
-from engines.rocksdb.readback import differences, effective_settings
+from engines.rocksdb.readback import effective_settings
 from knobs.contract import Contract
 from knobs.errors import InvalidInput
+from knobs.rocksdb.changes import differences
 from tuner import crash_report, folders, options
 from tuner.output import Output
 from tuner.replay import bound_to_recording
