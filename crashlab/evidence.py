@@ -163,7 +163,6 @@ def _undecided(state: JudgedState, why: str) -> JudgedState:
         Judgement.unknown(why, state.judgement.acks),
         state.recovery_s,
         state.disagreement,
-        state.same_as,
     )
 
 

@@ -9,6 +9,7 @@ the two views counts. An exception inside a judgement is UNKNOWN, never HELD.
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -33,15 +34,11 @@ _KILLED_FROM_OUTSIDE = "signal 9"
 
 @dataclass(frozen=True)
 class RecoveredState:
-    """What the engine made of one planned state; ``failure`` where the lab could not tell.
-
-    ``same_as`` names the state with identical content that was recovered in its place.
-    """
+    """What the engine made of one planned state; ``failure`` where the lab could not tell."""
 
     planned: PlannedState
     recovered: Recovered | None
     failure: str = ""
-    same_as: str = ""
 
 
 @dataclass(frozen=True)
@@ -52,7 +49,6 @@ class JudgedState:
     judgement: Judgement
     recovery_s: float
     disagreement: Disagreement | None = None
-    same_as: str = ""
 
     @property
     def crash(self) -> CrashKind:
@@ -69,7 +65,7 @@ def recover_states(
 ) -> list[RecoveredState]:
     """Rebuild and recover every planned state, as many at a time as there are cores.
 
-    States with identical content are recovered once. ``parent`` takes the scratch folder.
+    ``parent`` takes the scratch folder.
     """
     work = scratch.folder(parent, "states")
     try:
@@ -96,7 +92,7 @@ class _Recoverer:
         with ThreadPoolExecutor(workers) as pool:
             shares = [pool.submit(self._worker, planned[share::workers], share) for share in range(workers)]
             found = {state.planned.id: state for share in shares for state in share.result()}
-        return self._share_identical([found[state.id] for state in planned])
+        return [found[state.id] for state in planned]
 
     def _worker(self, planned: Sequence[PlannedState], number: int) -> list[RecoveredState]:
         folder = self._work / f"worker-{number}"
@@ -116,18 +112,9 @@ class _Recoverer:
                 except Exception as error:  # an exception inside a judgement is UNKNOWN, with its words kept
                     states.append(RecoveredState(state, None, f"{type(error).__name__}: {error}"))
                 finally:
-                    _remove_tree(target)
+                    shutil.rmtree(target, ignore_errors=True)
                     self._advance()
         return states
-
-    def _share_identical(self, states: list[RecoveredState]) -> list[RecoveredState]:
-        return states
-
-
-def _remove_tree(folder: Path) -> None:
-    import shutil
-
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def judge_states(
@@ -157,7 +144,7 @@ def _judge_state(recording: Recording, state: RecoveredState, contract: Contract
             judgement = Judgement.unknown(
                 f"{against_audit.survived} writes survived that the audit calls exposed", judgement.acks
             )
-    return JudgedState(planned, judgement, state.recovered.recovery_s, against_audit, state.same_as)
+    return JudgedState(planned, judgement, state.recovered.recovery_s, against_audit)
 
 
 def judge_recovered(
@@ -175,9 +162,9 @@ def judge_recovered(
         [_labelled(judge(history, rows, cut, contract, crash), name) for name, rows in views.items()]
     )
     if recovered.stage:
-        judgement = _with_reason(judgement, "corrupt", f"{recovered.stage}: {recovered.error}")
+        judgement = with_reason(judgement, "corrupt", f"{recovered.stage}: {recovered.error}")
     if contract.recovery_s is not None and recovered.recovery_s > contract.recovery_s:
-        judgement = _with_reason(
+        judgement = with_reason(
             judgement,
             "slow-recovery",
             f"recovery took {recovered.recovery_s:.2f} s, the limit is {contract.recovery_s:g} s",
@@ -215,7 +202,8 @@ def _worse(judgements: Sequence[Judgement]) -> Judgement:
     )
 
 
-def _with_reason(judgement: Judgement, reason: Reason, evidence: str) -> Judgement:
+def with_reason(judgement: Judgement, reason: Reason, evidence: str) -> Judgement:
+    """The judgement made BROKEN by one more reason."""
     return replace(
         judgement,
         verdict=Verdict.BROKEN,

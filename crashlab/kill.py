@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from crashlab.copying import clone_folder
-from crashlab.judge import RECOVERY_DEADLINE_S, judge_recovered
+from crashlab.judge import RECOVERY_DEADLINE_S, judge_recovered, with_reason
 from crashlab.oracle import Cut, History
 from crashlab.subject import Subject
 from crashlab.verdict import Judgement
@@ -26,6 +26,7 @@ SHARED_MEMORY = Path("/dev/shm")
 OPEN_DEADLINE_S = 60.0
 MEASURE_SLACK_S = 60.0
 LOAD_DEADLINE_S = 600.0
+LOG_BYTES_FOR_A_RATE = 8 << 20
 WRITES_PER_SECOND_MAX = 100_000
 """Room in each client's part of the ledger; untouched pages of it take no memory."""
 
@@ -44,6 +45,7 @@ class KilledRun:
     """A run that was measured and killed, and what recovery made of it.
 
     ``measured`` is the driver's own account; ``effective`` the settings in force, as an OPTIONS text.
+    ``log_bytes`` is what recovery had to replay, ``log_bytes_max`` what the settings allow it to be.
     """
 
     measured: Mapping[str, Any]
@@ -51,6 +53,19 @@ class KilledRun:
     history: History
     cut: Cut
     recovered: Recovered | None
+    log_bytes: int = 0
+    log_bytes_max: int | None = None
+
+    @property
+    def recovery_s_predicted(self) -> float | None:
+        """Recovery at the distance that the settings allow, at this run's redo rate.
+
+        A short run never gets that far, so what it shows is less than what may come. None where the
+        run left too little log to tell a rate, or the settings bound nothing.
+        """
+        if self.recovered is None or self.log_bytes_max is None or self.log_bytes < LOG_BYTES_FOR_A_RATE:
+            return None
+        return self.recovered.recovery_s * max(1.0, self.log_bytes_max / self.log_bytes)
 
     @property
     def throughput(self) -> float:
@@ -61,7 +76,16 @@ class KilledRun:
         """The kill's judgement under a contract."""
         if self.recovered is None:
             return Judgement.unknown("the killed run was not recovered")
-        return judge_recovered(self.history, self.recovered, self.cut, contract, "process-crash")
+        judgement = judge_recovered(self.history, self.recovered, self.cut, contract, "process-crash")
+        predicted = self.recovery_s_predicted
+        if contract.recovery_s is None or predicted is None or predicted <= contract.recovery_s:
+            return judgement
+        return with_reason(
+            judgement,
+            "slow-recovery",
+            f"the settings allow {self.log_bytes_max} bytes of log, whose recovery would take {predicted:.1f} s "
+            f"at this run's rate; the limit is {contract.recovery_s:g} s",
+        )
 
 
 def measure_and_kill(
@@ -114,17 +138,26 @@ def _run(
         target_per_s=plan.target_per_s,
     )
     with Ledger.create(ledger_path, subject.threads, capacity) as ledger:
-        run = subject.workload.start(launch, run_plan, folder, ledger_path)
-        try:
+        with subject.workload.start(launch, run_plan, folder, ledger_path) as run:
             run.wait_for("opened", OPEN_DEADLINE_S)
             measured = run.wait_for("measured", seconds)
             position = ledger.position
-        finally:
             killed = run.kill()
         effective = (folder / EFFECTIVE_NAME).read_text(encoding="utf-8")
         history = History(ledger.entries(), subject.workload.properties.record_count)
-    recovered = None
+    recovered, reader = None, subject.engine.log_reader
+    log_bytes = sum(
+        path.stat().st_size for path in launch.database.rglob("*") if reader.role(path.name) == "wal"
+    )
     if recover:
         clone_folder(launch.database, folder / "clone", subject.engine.log_reader)
         recovered = subject.workload.verify(launch.at(folder / "clone"), folder, RECOVERY_DEADLINE_S)
-    return KilledRun(measured, effective, history, Cut(position, killed.at_ns), recovered)
+    return KilledRun(
+        measured,
+        effective,
+        history,
+        Cut(position, killed.at_ns),
+        recovered,
+        log_bytes,
+        subject.engine.log_bytes_max(effective, subject.column_family),
+    )

@@ -85,26 +85,20 @@ def _record_into(
     with Ledger.create(ledger_path, subject.threads, 2 * plan.operations + 1_000) as ledger:
         canary = recorder.run_canary(root, log_path, ledger_path)
         launch = subject.launch(folder).at(live)
-        run = subject.workload.start(
-            launch,
-            Plan(
-                threads=subject.threads,
-                seed=seed,
-                operations=plan.operations,
-                target_per_s=plan.target_per_s,
-                provoke=plan.provoke,
-            ),
-            shared,
-            ledger_path,
-            recorder.environment(root, log_path, ledger_path),
+        run_plan = Plan(
+            threads=subject.threads,
+            seed=seed,
+            operations=plan.operations,
+            target_per_s=plan.target_per_s,
+            provoke=plan.provoke,
         )
-        try:
+        environment = recorder.environment(root, log_path, ledger_path)
+        with subject.workload.start(launch, run_plan, shared, ledger_path, environment) as run:
             run.wait_for("opened", OPEN_DEADLINE_S)
             first_position = ledger.position
             notes = _await_operations(run, ledger, plan)
             operations, kill_ns = ledger.operations, time.monotonic_ns()
-        finally:
-            run.kill()
+        # Leaving the block has killed it, in the middle of its load.
         sample = ledger.sync_sample()
     log_bytes = WriteLog.compact(log_path, folder / "write.log")
     shutil.copyfile(ledger_path, folder / "ledger")

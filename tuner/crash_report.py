@@ -191,7 +191,6 @@ def _state(state: JudgedState) -> dict[str, Any]:
         "evidence": list(state.judgement.evidence),
         "unknown_why": state.judgement.unknown_why,
         "recovery_s": state.recovery_s,
-        "same_as": state.same_as,
     }
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -200,6 +201,9 @@ class TrialRunner:
             ]
             states = [*states, *self.lab.recover(recording, subject, more)]
             verdict = replace(evidence, states=states).under(contract)
+        if verdict.verdict is Verdict.HELD and not would_be_best:
+            # Its figures and seed are kept; the recording itself is made again by the same command.
+            shutil.rmtree(recording.folder)
         why = next((s.unknown_why for s in (verdict.process_crash, verdict.power_cut) if s.unknown_why), "")
         return replace(
             result,

@@ -8,6 +8,7 @@ from pathlib import Path
 from engines.engine import ControlSettings
 from engines.rocksdb.launch import RocksdbLaunch
 from engines.rocksdb.log_reader import RocksdbLogReader
+from engines.rocksdb.readback import effective_settings
 from knobs.contract import Contract
 from knobs.rocksdb import library
 from knobs.rocksdb.options_file import OptionsFile
@@ -38,6 +39,19 @@ class RocksdbEngine:
         `process` holds by default; `strict` and `bounded` need every write synced.
         """
         return {} if contract.kind == "process" else {SYNC: "true"}
+
+    def log_bytes_max(self, effective: str, column_family: str) -> int | None:
+        """How much WAL a recovery may have to replay under these settings, in bytes.
+
+        A memtable is flushed when it is full, so the WAL behind it holds about as much (options.h:
+        write_buffer_size, max_total_wal_size; advanced_options.h: max_write_buffer_number).
+        """
+        settings = effective_settings(effective, column_family)
+        buffers = int(settings["CFOptions.write_buffer_size"]) * int(
+            settings["CFOptions.max_write_buffer_number"]
+        )
+        limit = int(settings["DBOptions.max_total_wal_size"])
+        return min(buffers, limit) if limit else buffers
 
     def launch(
         self, base: OptionsFile, settings: Mapping[str, str], folder: Path, column_family: str
