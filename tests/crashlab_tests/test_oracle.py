@@ -115,7 +115,9 @@ def test_an_insert_that_was_never_acknowledged_may_be_missing() -> None:
 
 
 def test_decidable_leaves_out_the_overwritten() -> None:
-    past = history([W(1, 0, 1, 2), W(1, 0, 3, 4), W(1, 1, 5, 6), W(2, 1, 5, 7), W(3, 2, 8, 9), W(3, 3, 10, None)])
+    past = history(
+        [W(1, 0, 1, 2), W(1, 0, 3, 4), W(1, 1, 5, 6), W(2, 1, 5, 7), W(3, 2, 8, 9), W(3, 3, 10, None)]
+    )
     assert past.decidable_before(100) == 2  # the second write to 0, and the only one to 2
     assert past.decidable_before(3) == 1
 
@@ -134,7 +136,14 @@ def runs(draw: st.DrawFn) -> tuple[list[W], int, dict[int, tuple[int, int] | Non
     writes = []
     for number in range(draw(st.integers(0, 12))):
         begin, end = sorted(positions[2 * number : 2 * number + 2])
-        writes.append(W(draw(st.integers(1, 3)), draw(st.integers(0, 4)), begin, draw(st.sampled_from([end, end, None]))))
+        writes.append(
+            W(
+                draw(st.integers(1, 3)),
+                draw(st.integers(0, 4)),
+                begin,
+                draw(st.sampled_from([end, end, None])),
+            )
+        )
     past = history(writes, initial)
     recovered: dict[int, tuple[int, int] | None] = {}
     for register in range(past.registers):
@@ -173,7 +182,10 @@ def test_losses_holes_and_decidables_as_a_literal_reading_counts_them(
         i
         for i in acked
         if not any(
-            j != i and past.register[j] == past.register[i] and past.begin[j] < position and past.end[j] > past.begin[i]
+            j != i
+            and past.register[j] == past.register[i]
+            and past.begin[j] < position
+            and past.end[j] > past.begin[i]
             for j in range(len(past))
         )
     ]
