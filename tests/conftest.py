@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from engines.scratch import sweep
 
 SEED_HELP = "seed of everything random in the tests; default: a new one, printed at the top"
 
@@ -41,8 +44,13 @@ def rng(request: pytest.FixtureRequest, seed: int) -> random.Random:
 
 
 @pytest.fixture(autouse=True)
-def state_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A state folder of the test's own: no test reads or sweeps what the user's runs left."""
+def state_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A state folder of the test's own: no test reads or sweeps what the user's runs left.
+
+    What processes that a test has killed left in shared memory is swept behind it.
+    """
     folder = tmp_path_factory.mktemp("state")
     monkeypatch.setenv("XDG_STATE_HOME", str(folder))
-    return folder
+    yield folder
+    monkeypatch.setenv("XDG_STATE_HOME", str(folder))
+    sweep()
