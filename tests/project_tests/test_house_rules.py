@@ -81,7 +81,8 @@ def long_functions(files: list[Path]) -> Iterator[str]:
     for file in files:
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                lines = (node.end_lineno or node.lineno) - node.lineno + 1
+                # The body alone: a command's signature lists its options, one a line.
+                lines = (node.end_lineno or node.lineno) - node.body[0].lineno + 1
                 if lines > FUNCTION_LINES_MAX:
                     yield f"{name(file)}:{node.lineno}: {node.name} has {lines} lines"
 
