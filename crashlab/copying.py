@@ -8,6 +8,8 @@ from pathlib import Path
 
 from engines.engine import LogReader
 
+_PAGE_BYTES = 4096
+
 
 def clone_folder(source: Path, target: Path, reader: LogReader) -> None:
     """Make ``target`` a copy of ``source``: tables are hard-linked, everything else is copied.
@@ -33,3 +35,14 @@ def link_or_copy(source: Path, target: Path) -> None:
         os.link(source, target)
     except OSError:
         shutil.copyfile(source, target)
+
+
+def copy_sparse(source: Path, target: Path) -> None:
+    """A copy in which pages of zeros are holes, for files that are mostly empty."""
+    with source.open("rb") as reading, target.open("wb") as writing:
+        while page := reading.read(_PAGE_BYTES):
+            if page.strip(b"\0"):
+                writing.write(page)
+            else:
+                writing.seek(len(page), os.SEEK_CUR)
+        writing.truncate(source.stat().st_size)

@@ -83,8 +83,8 @@ class KilledRun:
         return with_reason(
             judgement,
             "slow-recovery",
-            f"the settings allow {self.log_bytes_max} bytes of log, whose recovery would take {predicted:.1f} s "
-            f"at this run's rate; the limit is {contract.recovery_s:g} s",
+            f"the settings allow {self.log_bytes_max} bytes of log, whose recovery would take "
+            f"{predicted:.1f} s at this run's rate; the limit is {contract.recovery_s:g} s",
         )
 
 

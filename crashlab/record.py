@@ -7,17 +7,18 @@ against the live files and the engine's own count of syncs before anything may b
 
 from __future__ import annotations
 
-import shutil
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from crashlab.check import SyncCount, check_syncs, check_writes
-from crashlab.copying import clone_folder
-from crashlab.recorder import CanaryReport, Recorder
+from crashlab import belief
+from crashlab.belief import Witness
+from crashlab.check import SyncCount
+from crashlab.copying import clone_folder, copy_sparse
+from crashlab.recorder import Recorder
 from crashlab.recording import DATABASE_FOLDER, Facts, Recording
 from crashlab.subject import Subject
-from crashlab.write_log import NOTES, WriteLog
+from crashlab.write_log import WriteLog
 from engines.scratch import Scratch
 from knobs.errors import Undecided
 from workloads.ledger import STOP_LEDGER_FULL, STOP_WRITE_LOG_FULL, Ledger
@@ -32,13 +33,14 @@ PROVOKE = "flush@0.3,compact@0.5,flush@0.7"
 
 @dataclass(frozen=True)
 class RecordPlan:
-    """How much is recorded: operations of the load, the room for its log, what is provoked, and at
-    what rate the operations come (0: as fast as they go)."""
+    """How much is recorded: operations of the load, the room for its log, what is provoked, at what
+    rate the operations come (0: as fast as they go), and what is already known of the base."""
 
     operations: int = 6_000
     log_bytes: int = LOG_BYTES
     provoke: str = PROVOKE
     target_per_s: float = 0.0
+    notes: tuple[str, ...] = ()
 
 
 def record(
@@ -101,7 +103,7 @@ def _record_into(
         # Leaving the block has killed it, in the middle of its load.
         sample = ledger.sync_sample()
     log_bytes = WriteLog.compact(log_path, folder / "write.log")
-    shutil.copyfile(ledger_path, folder / "ledger")
+    copy_sparse(ledger_path, folder / "ledger")
     facts = Facts(
         engine=subject.engine.name,
         engine_version=subject.engine.version(),
@@ -118,13 +120,13 @@ def _record_into(
         kill_ns=kill_ns,
         operations=operations,
         log_bytes=log_bytes,
-        notes=tuple(notes),
+        notes=(*plan.notes, *notes),
     )
-    facts.save(folder)
-    count = None if sample is None else SyncCount(*sample)
-    faults = _log_faults(Recording(folder, reader), root, canary, recorder, run.pid, count)
-    if faults:
-        Facts(**{**vars(facts), "faults": tuple(faults)}).save(folder)
+    # Until the checks are through, whoever opens the folder must not believe it.
+    replace(facts, faults=("its checks were not finished",)).save(folder)
+    witness = Witness(root, canary, run.pid, None if sample is None else SyncCount(*sample))
+    found = belief.faults(Recording(folder, reader), recorder, witness)
+    replace(facts, faults=tuple(found)).save(folder)
 
 
 def _await_operations(run: Run, ledger: Ledger, plan: RecordPlan) -> list[str]:
@@ -146,35 +148,3 @@ def _await_operations(run: Run, ledger: Ledger, plan: RecordPlan) -> list[str]:
             )
         time.sleep(0.001)
     return []
-
-
-def _log_faults(
-    recording: Recording,
-    root: Path,
-    canary: CanaryReport,
-    recorder: Recorder,
-    pid: int,
-    count: SyncCount | None,
-) -> list[str]:
-    """Every reason not to believe the log; an exception while it is read is one too."""
-    try:
-        log = recording.log
-        faults = [f"canary: {fault}" for fault in recorder.check_canary(log, canary)]
-        faults += [
-            f"the recorder saw {times} x {what}, which it cannot record"
-            for what, times in log.unsupported.items()
-            if what not in NOTES
-        ]
-        if pid not in log.attached_pids:
-            faults.append(f"the recorder did not report in from process {pid}")
-        faults += [f"writes: {fault}" for fault in check_writes(recording.disk, root, recording.reader)]
-        if count is None:
-            faults.append("syncs: the engine's own count was never read")
-        else:
-            faults += [
-                f"syncs: {fault}"
-                for fault in check_syncs(recording.disk, recording.paths, recording.reader, count)
-            ]
-        return faults
-    except Undecided as error:
-        return [str(error)]

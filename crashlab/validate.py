@@ -15,6 +15,7 @@ from crashlab.plan import PlannedState, plan_states
 from crashlab.record import RecordPlan, record
 from crashlab.recorder import Recorder
 from crashlab.recording import Recording
+from crashlab.reopen import missing_after_reopen
 from crashlab.subject import Subject
 from engines.scratch import Scratch
 from knobs.contract import Contract
@@ -80,9 +81,9 @@ class Lab:
         work = self.scratch.folder(self.data, "base")
         try:
             small.workload.load(small.launch(work), work, seed)
-            return record(
-                small, work / "db", folder, self.scratch, self.recorder, _paced(plan, contract), seed
-            )
+            shortfall = missing_after_reopen(small, work / "db", self.scratch, self.data)
+            paced = replace(_paced(plan, contract), notes=(shortfall,) if shortfall else ())
+            return record(small, work / "db", folder, self.scratch, self.recorder, paced, seed)
         finally:
             self.scratch.remove(work)
 

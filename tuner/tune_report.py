@@ -90,8 +90,10 @@ def as_text(
     }
     lines = ["trials         " + ", ".join(f"{count} {name}" for name, count in counts.items() if count)]
     lines += _table(outcome.results)
-    lines += _refused_lines(outcome)
-    lines += _audit_lines(outcome) if plan.audit_only else _winner_lines(request, folder, reference, outcome)
+    if plan.audit_only:
+        lines += _audit_lines(outcome)
+    else:
+        lines += [*_refused_lines(outcome), *_winner_lines(request, folder, reference, outcome)]
     lines.append(f"study          {folder} (optuna-dashboard sqlite:///{folder}/study.db)")
     return "\n".join(lines)
 

@@ -1,0 +1,67 @@
+"""Whether a write log may be believed: the recorder's canary, what it could not see, and the two checks.
+
+Every fault found here makes each verdict drawn from the log UNKNOWN, BROKEN included.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from crashlab.check import SyncCount, check_syncs, check_writes
+from crashlab.models import MODELS
+from crashlab.recorder import CanaryReport, Recorder
+from crashlab.recording import Recording
+from crashlab.write_log import NOTES
+from knobs.errors import Undecided
+
+
+@dataclass(frozen=True)
+class Witness:
+    """What is known of a recorded run beside its log: the live files, the canary's own account, the
+    engine's process, and its count of syncs (None where it was never read)."""
+
+    root: Path
+    canary: CanaryReport
+    pid: int
+    syncs: SyncCount | None
+
+
+def faults(recording: Recording, recorder: Recorder, witness: Witness) -> list[str]:
+    """Every reason not to believe the log; an exception while it is read is one too."""
+    try:
+        found = [f"canary: {fault}" for fault in recorder.check_canary(recording.log, witness.canary)]
+        found += [f"canary: {fault}" for fault in _canary_content(recording, witness.canary)]
+        found += [
+            f"the recorder saw {times} x {what}, which it cannot record"
+            for what, times in recording.log.unsupported.items()
+            if what not in NOTES
+        ]
+        if witness.pid not in recording.log.attached_pids:
+            found.append(f"the recorder did not report in from process {witness.pid}")
+        found += [
+            f"writes: {fault}" for fault in check_writes(recording.disk, witness.root, recording.reader)
+        ]
+        return found + [f"syncs: {fault}" for fault in _syncs(recording, witness.syncs)]
+    except Undecided as error:
+        return [str(error)]
+
+
+def _syncs(recording: Recording, count: SyncCount | None) -> list[str]:
+    if count is None:
+        return ["the engine's own count was never read"]
+    return check_syncs(recording.disk, recording.paths, recording.reader, count)
+
+
+def _canary_content(recording: Recording, canary: CanaryReport) -> list[str]:
+    """The canary's content, not its name, must be gone in a `synced` state where it was not synced."""
+    disk, horizons = recording.disk, recording.horizons
+    image = MODELS["synced"].image(disk, horizons, recording.facts.first_position, 0)
+    found = []
+    for file in canary.files:
+        content = image.files[file.path].content() if file.path in image.files else b""
+        if content != file.survives:
+            found.append(
+                f"{file.path} has {len(content)} bytes after a cut where {len(file.survives)} were synced"
+            )
+    return found

@@ -1,0 +1,31 @@
+"""The base before the run: reopened cleanly with the candidate's settings, and counted.
+
+Settings that lose data at a clean reopen lose it before anything crashes; that is a finding of its
+own, told apart from what a crash loses.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from crashlab.copying import clone_folder
+from crashlab.judge import RECOVERY_DEADLINE_S
+from crashlab.subject import Subject
+from engines.scratch import Scratch
+
+
+def missing_after_reopen(subject: Subject, base: Path, scratch: Scratch, parent: Path) -> str:
+    """What a clean reopen of the base does not show; "" where every record is there."""
+    folder = scratch.folder(parent, "reopen")
+    try:
+        clone_folder(base, folder / "db", subject.engine.log_reader)
+        launch = subject.launch(folder)
+        recovered = subject.workload.verify(launch, folder, RECOVERY_DEADLINE_S)
+    finally:
+        scratch.remove(folder)
+    wanted = subject.workload.properties.record_count
+    if not recovered.recovered:
+        return f"the loaded base does not reopen: {recovered.error}"
+    if len(recovered.candidate) < wanted:
+        return f"a clean reopen of the loaded base shows {len(recovered.candidate)} of {wanted} records"
+    return ""

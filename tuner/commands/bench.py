@@ -1,0 +1,196 @@
+"""`duratune bench`: measure one configuration, or two side by side. It judges nothing."""
+
+from __future__ import annotations
+
+import json as json_module
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from crashlab.kill import MeasurePlan
+from engines.lock import exclusive
+from engines.rocksdb.readback import effective_settings
+from knobs.errors import InvalidInput
+from knobs.finding import Finding
+from knobs.rocksdb import durability
+from knobs.rocksdb.changes import differences
+from tuner import bench_report, folders, options
+from tuner.bench_report import Bench, BenchedConfig
+from tuner.interleaved import Measured, interleaved
+from tuner.interval import ROUNDS_MIN
+from tuner.origin import origin
+from tuner.output import Output
+from tuner.request import Request, open_lab, resolve
+
+RECORDS = 50_000
+ROUNDS_ALONE = 3
+ROUNDS_PAIRED = 6
+"""Even, so that each of the two goes first equally often."""
+DOCUMENT = "bench.json"
+DEFAULT = "default"
+
+
+def command(
+    engine: options.Engine,
+    config: options.Config = None,
+    vs: Annotated[
+        str | None,
+        typer.Option("--vs", metavar="CONFIG", help="Another CONFIG, or 'default': measured in turn with it."),
+    ] = None,
+    set_: options.Set = None,
+    workload: options.Workload = "ycsb:a",
+    property_: options.Property = None,
+    contract: options.ContractText = None,
+    seed: options.Seed = None,
+    clients: options.Clients = 16,
+    scale: options.Scale = None,
+    column_family: options.ColumnFamily = "default",
+    rounds: Annotated[
+        int | None,
+        typer.Option(
+            "--rounds", min=1, help=f"Runs of each; default {ROUNDS_ALONE}, with --vs {ROUNDS_PAIRED}."
+        ),
+    ] = None,
+    time: Annotated[
+        str, typer.Option("--time", metavar="T", help="The measured time of one run, as 3s or 1min.")
+    ] = "3s",
+    target: Annotated[
+        float | None,
+        typer.Option("--target", min=0, help="Operations per second of all clients; default: no limit."),
+    ] = None,
+    data: options.Data = None,
+    study: options.Study = None,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> int:
+    """Measure one configuration, or two in turn with the ratio and its interval. Nothing is crashed.
+
+    --set lies over CONFIG only. Exit code 0: measured.
+    """
+    output = Output(json=json, quiet=quiet)
+    count = _rounds(rounds, vs)
+    properties, rate = _target(property_ or [], target)
+    plan = MeasurePlan(measure_s=options.seconds(time), target_per_s=rate)
+
+    def resolved(other: str | None, sets: Sequence[str], drawn: int | None) -> Request:
+        return resolve(
+            engine, other, sets, workload, properties, contract, drawn, clients, scale, column_family, RECORDS
+        )
+
+    requests = {_name(config, set_ or []): resolved(config, set_ or [], seed)}
+    first = next(iter(requests.values()))
+    if vs is not None:
+        other = resolved(None if vs == DEFAULT else vs, [], first.seed)
+        requests[vs if vs not in requests else f"{vs} again"] = other
+    name = folders.default_name(engine, workload, first.contract, "bench-")
+    folder = folders.make(folders.numbered(study or folders.RESULTS / name))
+    output.result(f"contract       {first.contract}: {first.contract.in_words()}")
+    output.result(_asked(requests, plan, count))
+    with exclusive(folder):
+        _bench(requests, plan, count, folder, data, output)
+    return 0
+
+
+def _rounds(asked: int | None, vs: str | None) -> int:
+    if vs is None:
+        return asked or ROUNDS_ALONE
+    if asked is not None and asked < ROUNDS_MIN:
+        raise InvalidInput(
+            f"{asked} rounds give no interval", where="--rounds", hint=f"with --vs at least {ROUNDS_MIN}"
+        )
+    return asked or ROUNDS_PAIRED
+
+
+def _target(properties: Sequence[str], target: float | None) -> tuple[list[str], float]:
+    """The rate from --target or from YCSB's own property of that name, and the properties without it."""
+    stated = [pair for pair in properties if pair.startswith("target=")]
+    rest = [pair for pair in properties if not pair.startswith("target=")]
+    if not stated:
+        return rest, target or 0.0
+    if target is not None:
+        raise InvalidInput("the rate is stated twice", where="--target", hint=f"leave out -p {stated[-1]}")
+    try:
+        rate = float(stated[-1].partition("=")[2])
+    except ValueError:
+        rate = -1.0
+    if not 0 <= rate < float("inf"):
+        raise InvalidInput(f"{stated[-1]} is no rate", where="-p", hint="operations per second, 0 for no limit")
+    return rest, rate
+
+
+def _name(config: str | None, sets: Sequence[str]) -> str:
+    return " ".join([config or DEFAULT, *sets])
+
+
+def _bench(
+    requests: dict[str, Request],
+    plan: MeasurePlan,
+    rounds: int,
+    folder: Path,
+    data: Path | None,
+    output: Output,
+) -> None:
+    first = next(iter(requests.values()))
+    with open_lab(first, folder, data) as (lab, bound):
+        come_from = origin(bound, lab.data)
+        subjects = [
+            replace(request, workload=bound.workload).subject() for request in requests.values()
+        ]
+        progress = output.progress()
+        progress.start(rounds, "rounds")
+        try:
+            measured = interleaved(lab, subjects, plan, rounds, bound.seed, progress.advance)
+        finally:
+            progress.close()
+    configs = [
+        _benched(name, request, [runs[index] for runs in measured])
+        for index, (name, request) in enumerate(requests.items())
+    ]
+    bench = Bench(first.contract, first.engine.name, first.seed, plan, configs)
+    bench_report.refuse_idle(bench)
+    document = bench_report.as_json(bench, come_from)
+    _save(folder / DOCUMENT, document)
+    output.result(bench_report.as_text(bench))
+    output.result(f"results        {folder / DOCUMENT}")
+    output.document(document)
+
+
+def _benched(name: str, request: Request, runs: Sequence[Measured]) -> BenchedConfig:
+    effective = effective_settings(runs[0].effective, request.column_family)
+    findings = [
+        *request.findings,
+        *_predicted(request),
+        *differences(request.catalogue, request.settings, effective),
+    ]
+    return BenchedConfig(name, request.settings, effective, findings, runs)
+
+
+def _predicted(request: Request) -> list[Finding]:
+    """What the catalogue predicts to break the contract: told beside the speed, never a verdict."""
+    stated = {**request.base.settings(request.column_family), **request.settings}
+    return durability.breaking(stated, request.contract)
+
+
+def _asked(requests: dict[str, Request], plan: MeasurePlan, rounds: int) -> str:
+    request = next(iter(requests.values()))
+    rate = f", {plan.target_per_s:g} operations/s" if plan.target_per_s else ""
+    turns = "in turn, " if len(requests) > 1 else ""
+    lines = [
+        f"run            {request.engine.name} {request.engine.version()}, {request.workload.name}, "
+        f"{request.workload.properties.record_count} records, {request.clients} clients{rate}, "
+        f"seed {request.seed}",
+        f"measuring      {turns}{rounds} rounds of {plan.measure_s:g} s after {plan.warmup_s:g} s of warm-up",
+    ]
+    for name, asked in requests.items():
+        settings = " ".join(f"{key}={value}" for key, value in asked.settings.items()) or "defaults"
+        lines.append(f"settings       {name}: {settings}")
+    return "\n".join(lines)
+
+
+def _save(path: Path, document: dict[str, Any]) -> None:
+    part = path.with_name(path.name + ".part")
+    part.write_text(json_module.dumps(document, indent=1, allow_nan=False), encoding="utf-8")
+    part.replace(path)
