@@ -146,6 +146,7 @@ class TrialRunner:
         ratio, *references = self.reference.around(killed)
         effective = effective_settings(killed.effective, self.request.column_family)
         (folder / "effective.OPTIONS").write_text(killed.effective, encoding="utf-8")
+        (folder / "measured.json").write_text(json.dumps(killed.measured, indent=1), encoding="utf-8")
         result = replace(
             result,
             ratio=ratio,

@@ -73,8 +73,9 @@ class StudyOutcome:
 
 
 def reference_settings(request: Request) -> dict[str, str]:
-    """The user's settings where there are any, else the fewest that make the defaults hold the contract."""
-    return dict(request.settings) or request.engine.reference_settings(request.contract)
+    """The user's settings, and of the fewest that make the defaults hold the contract those that the user
+    does not state: WriteOptions live in the application, so an OPTIONS file cannot state them."""
+    return {**request.engine.reference_settings(request.contract), **request.settings}
 
 
 def search_space(request: Request, plan: StudyPlan, reference: Mapping[str, str]) -> SearchSpace:
@@ -155,11 +156,16 @@ class Tuning:
     def _search(
         self, reference: Reference, controls: Sequence[Control], progress: Progress
     ) -> list[TrialResult]:
+        results = {result.number: result for result in self._folder.results()}
         study = OptunaStudy(
-            self._folder, self._folder.folder.name, self._space, self._request.seed, not self._plan.audit_only
+            self._folder,
+            self._folder.folder.name,
+            self._space,
+            # A resumed sampler must not draw again what it drew before it was stopped.
+            self._request.seed + len(results),
+            not self._plan.audit_only,
         )
         again = study.recover()
-        results = {result.number: result for result in self._folder.results()}
         if not results and not again:
             self._enqueue_start_points(study)
         elif results:

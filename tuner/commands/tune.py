@@ -139,7 +139,7 @@ def _tune(request: Request, plan: StudyPlan, folder: StudyFolder, data: Path | N
     reference = reference_settings(request)
     output.result(f"contract       {request.contract}: {request.contract.in_words()}")
     output.result(_asked(request, reference, plan))
-    findings = [*request.findings, *_static(request, reference)]
+    findings = [*request.findings, *_assumed(request, reference), *_static(request, reference)]
     for finding in findings:
         output.result(f"finding        {finding.setting}={finding.value}: {finding.why}")
     with open_lab(request, folder.folder, data) as (lab, bound):
@@ -166,6 +166,25 @@ def _something_held(outcome: StudyOutcome) -> bool:
     return outcome.winner is not None or any(
         result.verdict == Verdict.HELD.value for result in outcome.results
     )
+
+
+def _assumed(request: Request, reference: dict[str, str]) -> list[Finding]:
+    """What a CONFIG cannot state and the contract needs."""
+    if not request.settings:
+        return []
+    return [
+        Finding(
+            "assumed",
+            name,
+            value,
+            "",
+            "nothing",
+            f"CONFIG does not say it, and {request.contract} needs it from the application",
+            "WriteOptions are in no OPTIONS file (rocksdb/options.h)",
+        )
+        for name, value in reference.items()
+        if name not in request.settings
+    ]
 
 
 def _static(request: Request, reference: dict[str, str]) -> list[Finding]:
