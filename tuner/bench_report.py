@@ -48,7 +48,7 @@ class BenchedConfig:
         return list(dict.fromkeys(name for run in self.runs for name in run.figures["per_operation"]))
 
     def latency_us(self, figure: str) -> dict[str, float]:
-        """For each operation the median of the rounds' ``figure`` (``p50_us`` ...); without those that lack it."""
+        """For each operation that has the figure (``p50_us`` ...) the median of the rounds."""
         found = {}
         for name in self.operations:
             values = [value for run in self.runs if (value := _latency_us(run, name, figure)) is not None]

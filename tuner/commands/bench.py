@@ -29,6 +29,8 @@ RECORDS = 50_000
 ROUNDS_ALONE = 3
 ROUNDS_PAIRED = 6
 """Even, so that each of the two goes first equally often."""
+WARMUP_S_MAX = 1.0
+"""A run warms up for this long, or as long as it measures if that is shorter."""
 DOCUMENT = "bench.json"
 DEFAULT = "default"
 
@@ -38,7 +40,9 @@ def command(
     config: options.Config = None,
     vs: Annotated[
         str | None,
-        typer.Option("--vs", metavar="CONFIG", help="Another CONFIG, or 'default': measured in turn with it."),
+        typer.Option(
+            "--vs", metavar="CONFIG", help="Another CONFIG, or 'default': measured in turn with it."
+        ),
     ] = None,
     set_: options.Set = None,
     workload: options.Workload = "ycsb:a",
@@ -73,7 +77,8 @@ def command(
     output = Output(json=json, quiet=quiet)
     count = _rounds(rounds, vs)
     properties, rate = _target(property_ or [], target)
-    plan = MeasurePlan(measure_s=options.seconds(time), target_per_s=rate)
+    measure_s = options.seconds(time)
+    plan = MeasurePlan(min(WARMUP_S_MAX, measure_s), measure_s, rate)
 
     def resolved(other: str | None, sets: Sequence[str], drawn: int | None) -> Request:
         return resolve(
@@ -117,7 +122,9 @@ def _target(properties: Sequence[str], target: float | None) -> tuple[list[str],
     except ValueError:
         rate = -1.0
     if not 0 <= rate < float("inf"):
-        raise InvalidInput(f"{stated[-1]} is no rate", where="-p", hint="operations per second, 0 for no limit")
+        raise InvalidInput(
+            f"{stated[-1]} is no rate", where="-p", hint="operations per second, 0 for no limit"
+        )
     return rest, rate
 
 
@@ -136,9 +143,7 @@ def _bench(
     first = next(iter(requests.values()))
     with open_lab(first, folder, data) as (lab, bound):
         come_from = origin(bound, lab.data)
-        subjects = [
-            replace(request, workload=bound.workload).subject() for request in requests.values()
-        ]
+        subjects = [replace(request, workload=bound.workload).subject() for request in requests.values()]
         progress = output.progress()
         progress.start(rounds, "rounds")
         try:
@@ -182,7 +187,8 @@ def _asked(requests: dict[str, Request], plan: MeasurePlan, rounds: int) -> str:
         f"run            {request.engine.name} {request.engine.version()}, {request.workload.name}, "
         f"{request.workload.properties.record_count} records, {request.clients} clients{rate}, "
         f"seed {request.seed}",
-        f"measuring      {turns}{rounds} rounds of {plan.measure_s:g} s after {plan.warmup_s:g} s of warm-up",
+        f"measuring      {turns}{rounds} round{'s' if rounds > 1 else ''} of {plan.measure_s:g} s "
+        f"after {plan.warmup_s:g} s of warm-up",
     ]
     for name, asked in requests.items():
         settings = " ".join(f"{key}={value}" for key, value in asked.settings.items()) or "defaults"
