@@ -16,6 +16,7 @@ import gc
 import mmap
 import os
 import secrets
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -137,6 +138,9 @@ class WriteLog:
                 where=str(path),
                 hint=f"take a multiple of {BLOCK_BYTES}, at least {2 * BLOCK_BYTES}",
             )
+        # Asked first: a file system may fill up before it says that it has not enough.
+        if ready_bytes > 0 and path.parent.is_dir() and shutil.disk_usage(path.parent).free < ready_bytes:
+            raise _no_room(path, ready_bytes)
         header = bytearray(_TAIL + 8)
         header[0:8] = MAGIC
         header[8:16] = capacity_bytes.to_bytes(8, "little")
@@ -152,11 +156,7 @@ class WriteLog:
         except OSError as error:
             if error.errno == errno.ENOSPC:
                 path.unlink()
-                raise MachineLacks(
-                    f"there is no room for {ready_bytes} bytes of write log",
-                    where=str(path.parent),
-                    hint="free memory, or name a folder on a larger file system",
-                ) from error
+                raise _no_room(path, ready_bytes) from error
             raise InvalidInput(
                 f"the write log cannot be made: {error.strerror}",
                 where=str(path),
@@ -448,6 +448,14 @@ def _opened(path: Path) -> BinaryIO:
         return path.open("rb")
     except OSError as error:
         raise InvalidInput(f"the write log cannot be read: {error.strerror}", where=str(path)) from error
+
+
+def _no_room(path: Path, ready_bytes: int) -> MachineLacks:
+    return MachineLacks(
+        f"there is no room for {ready_bytes} bytes of write log",
+        where=str(path.parent),
+        hint="free memory, or name a folder on a larger file system",
+    )
 
 
 def _u64(data: mmap.mmap, offset: int) -> int:
