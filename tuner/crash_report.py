@@ -25,6 +25,7 @@ def as_json(
     provenance: Mapping[str, Any],
     effective: Mapping[str, str],
     findings: Sequence[Finding],
+    recovery_ignores: Sequence[str],
     properties: Properties,
     replay: str,
 ) -> dict[str, Any]:
@@ -53,6 +54,7 @@ def as_json(
             "unwritten": audit.unwritten if audit else 0,
             "opaque": audit.opaque if audit else "",
             "disagreements": _disagreements(verdict),
+            "recovery_ignores": list(recovery_ignores),
         },
         "recording": evidence.recording.describe(),
         "controls": {
@@ -70,6 +72,7 @@ def as_text(
     evidence: CrashEvidence,
     verdict: CrashVerdict,
     findings: Sequence[Finding],
+    recovery_ignores: Sequence[str],
     properties: Properties,
     replay: str,
 ) -> str:
@@ -88,8 +91,10 @@ def as_text(
             (state.disagreement.vanished for state in verdict.states if state.disagreement), default=0
         )
         if vanished:
+            why = " and ".join(recovery_ignores) or "no setting that is known to"
             lines.append(
-                f"               recovery ignored durable bytes: up to {vanished} covered acks are gone"
+                f"               recovery ignored durable bytes: up to {vanished} covered acks are gone; "
+                f"{why} explains it"
             )
     for fault in evidence.recording.facts.faults:
         lines.append(f"write log      not believed: {fault}")
@@ -97,12 +102,18 @@ def as_text(
         lines.append(f"write log      {note}")
     lines.append(f"recovery       at most {verdict.recovery_s_max:.2f} s")
     for finding in findings:
-        lines.append(f"finding        {finding.setting}={finding.value}: {finding.why}")
+        lines.append(finding_line(finding))
     lines += _evidence_lines(verdict)
     lines.append(f"verdict        {verdict.verdict.value} {' '.join(verdict.reasons)}".rstrip())
     lines += _bound_lines(verdict)
     lines.append(f"repeat         {replay}")
     return "\n".join(lines)
+
+
+def finding_line(finding: Finding) -> str:
+    """One finding as a line: what is set, how that comes to matter, what is lost, and where it says so."""
+    loss = f"; {finding.loss}" if finding.failure else ""
+    return f"finding        {finding.setting}={finding.value}: {finding.why}{loss} [{finding.source}]"
 
 
 def _controls_line(controls: Sequence[Control]) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from crashlab.recording import Recording
 from crashlab.subject import Subject
 from crashlab.validate import Lab
-from engines.scratch import Scratch, sweep
+from engines.scratch import Scratch
 from engines.supervisor import Supervisor
 from knobs.errors import InvalidInput
 from knobs.rocksdb import options_file
@@ -34,7 +34,6 @@ def bound_to_recording(folder: Path) -> Iterator[tuple[Lab, Recording, Subject, 
             where=str(folder),
             hint="name its folder with --study",
         ) from error
-    sweep()
     with Supervisor() as supervisor, Scratch() as scratch:
         recording = Recording(folder / "recording", engine.log_reader)
         facts = recording.facts

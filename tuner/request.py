@@ -14,7 +14,7 @@ from crashlab.subject import Subject
 from crashlab.validate import Lab
 from engines import host
 from engines.rocksdb.engine import RocksdbEngine
-from engines.scratch import Scratch, sweep
+from engines.scratch import Scratch
 from engines.supervisor import Supervisor
 from knobs import configuration
 from knobs.catalogue import Settings
@@ -124,7 +124,6 @@ def open_lab(request: Request, results: Path, data: Path | None) -> Iterator[tup
     ``data`` must not exist; it is made and removed. Raises InvalidInput where it exists or its file
     system cannot be measured on.
     """
-    sweep()
     with Supervisor() as supervisor, Scratch() as scratch:
         parent = _data_folder(data, results, scratch)
         host.refuse_unsafe_data_folder(parent, request.contract)

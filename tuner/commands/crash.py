@@ -27,6 +27,7 @@ from tuner import crash_report, folders, options
 from tuner.output import Output
 from tuner.replay import bound_to_recording
 from tuner.request import Request, open_lab, resolve
+from tuner.static_check import predicted, recovery_ignores
 
 RECORDS = 20_000
 DOCUMENT = "crash.json"
@@ -89,7 +90,12 @@ def _crash(request: Request, plan: CrashPlan, folder: Path, data: Path | None, o
     verdict = evidence.under(bound.contract)
     assert evidence.killed is not None, "validate always kills a run"
     effective = effective_settings(evidence.killed.effective, bound.column_family)
-    findings = [*bound.findings, *differences(bound.catalogue, bound.settings, effective)]
+    findings = [
+        *bound.findings,
+        *predicted(bound, bound.settings),
+        *differences(bound.catalogue, bound.settings, effective),
+    ]
+    ignores = recovery_ignores(bound, bound.settings)
     again = _replay_command(folder, verdict, bound)
     document = crash_report.as_json(
         evidence,
@@ -98,11 +104,14 @@ def _crash(request: Request, plan: CrashPlan, folder: Path, data: Path | None, o
         provenance={**origin, **_provenance(evidence, bound)},
         effective=effective,
         findings=findings,
+        recovery_ignores=ignores,
         properties=bound.workload.properties,
         replay=again,
     )
     _save(folder / DOCUMENT, document)
-    output.result(crash_report.as_text(evidence, verdict, findings, bound.workload.properties, again))
+    output.result(
+        crash_report.as_text(evidence, verdict, findings, ignores, bound.workload.properties, again)
+    )
     output.document(document)
     return crash_report.EXIT_CODES[verdict.verdict]
 

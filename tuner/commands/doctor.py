@@ -12,6 +12,7 @@ from engines.provenance import provenance
 from engines.scratch import left_behind, sweep
 from knobs.errors import MachineLacks, Undecided
 from tuner.checks import CHECKS, Check, Look
+from tuner.control_check import controls
 from tuner.output import Output
 
 RESULTS_FOLDER = Path("results")
@@ -30,7 +31,7 @@ def command(
     """
     output = Output(json=json, quiet=quiet)
     look = Look(folder=RESULTS_FOLDER)
-    checks = [found for check in CHECKS for found in check(look)]
+    checks = [found for check in [*CHECKS, controls] for found in check(look)]
     checks += _swept() if clean else _left()
     width = max(len(found.name) for found in checks)
     for found in checks:

@@ -12,10 +12,10 @@ from crashlab.verdict import Verdict
 from engines.lock import exclusive
 from engines.provenance import provenance
 from knobs.finding import Finding
-from knobs.rocksdb import durability
-from tuner import folders, options, tune_report
+from tuner import crash_report, folders, options, tune_report
 from tuner.output import Output
 from tuner.request import Request, open_lab, resolve
+from tuner.static_check import predicted
 from tuner.study import StudyFolder
 from tuner.tuning import StudyOutcome, StudyPlan, Tuning, default_trial_plan, reference_settings
 
@@ -139,9 +139,9 @@ def _tune(request: Request, plan: StudyPlan, folder: StudyFolder, data: Path | N
     reference = reference_settings(request)
     output.result(f"contract       {request.contract}: {request.contract.in_words()}")
     output.result(_asked(request, reference, plan))
-    findings = [*request.findings, *_assumed(request, reference), *_static(request, reference)]
+    findings = [*request.findings, *_assumed(request, reference), *predicted(request, reference)]
     for finding in findings:
-        output.result(f"finding        {finding.setting}={finding.value}: {finding.why}")
+        output.result(crash_report.finding_line(finding))
     with open_lab(request, folder.folder, data) as (lab, bound):
         origin = provenance(lab.data, seed=bound.seed)
         progress = output.progress()
@@ -185,12 +185,6 @@ def _assumed(request: Request, reference: dict[str, str]) -> list[Finding]:
         for name, value in reference.items()
         if name not in request.settings
     ]
-
-
-def _static(request: Request, reference: dict[str, str]) -> list[Finding]:
-    """What the catalogue predicts of the reference: told, never a verdict."""
-    stated = {**request.base.settings(request.column_family), **reference}
-    return durability.breaking(stated, request.contract)
 
 
 def _asked(request: Request, reference: dict[str, str], plan: StudyPlan) -> str:

@@ -1,0 +1,51 @@
+"""The lab's controls as one of doctor's checks: does the lab catch what it must, on this machine?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from crashlab.controls import run_controls
+from crashlab.models import MODELS
+from crashlab.preload.recorder import PreloadRecorder
+from crashlab.subject import Subject
+from engines.rocksdb.engine import RocksdbEngine
+from engines.scratch import Scratch
+from engines.supervisor import Supervisor
+from knobs import native
+from knobs.errors import DuratuneError
+from knobs.rocksdb.options_file import from_default
+from tuner.checks import Check, Look
+from workloads import registry
+
+CONTROL_SEED = 1
+
+
+def controls(look: Look) -> Iterable[Check]:
+    """One lossy and one honest run for the kill and for each crash model, as every study runs them."""
+    if native.missing():
+        yield Check("controls", "warning", "not run: native parts are missing", "see the lines above")
+        return
+    try:
+        with Supervisor() as supervisor, Scratch() as scratch:
+            folder = scratch.folder(_existing(look.folder), "doctor")
+            subject = Subject(RocksdbEngine(), registry.find("ycsb:a", supervisor), from_default())
+            found = run_controls(subject, PreloadRecorder(), list(MODELS), scratch, folder, CONTROL_SEED)
+    except DuratuneError as error:
+        yield Check("controls", "lacks", str(error), error.hint)
+        return
+    for control in found:
+        said = f"{control.got.value}, as it must be"
+        if control.right:
+            yield Check(f"control {control.name}", "ok", said)
+        else:
+            said = f"{control.got.value}, must be {control.wanted.value}: {control.why}"
+            yield Check(f"control {control.name}", "wrong", said, "no verdict of this machine can be trusted")
+
+
+def _existing(folder: Path) -> Path:
+    """The folder, or the nearest one above it that is there."""
+    found = folder.absolute()
+    while not found.exists():
+        found = found.parent
+    return found

@@ -1,0 +1,26 @@
+"""What the catalogue predicts of settings before anything runs: told, never a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from knobs.catalogue import Settings
+from knobs.finding import Finding
+from knobs.rocksdb import durability
+from tuner.request import Request
+
+
+def stated_settings(request: Request, settings: Mapping[str, str]) -> Settings:
+    """Everything that is stated: the user's OPTIONS file with the settings over it."""
+    return {**request.base.settings(request.column_family), **settings}
+
+
+def predicted(request: Request, settings: Mapping[str, str]) -> list[Finding]:
+    """The findings that break the request's contract by the catalogue."""
+    return durability.breaking(stated_settings(request, settings), request.contract)
+
+
+def recovery_ignores(request: Request, settings: Mapping[str, str]) -> list[str]:
+    """The settings by which a recovery leaves durable bytes out, as `name=value`."""
+    findings = durability.promise(stated_settings(request, settings)).findings
+    return [f"{finding.setting}={finding.value}" for finding in findings if finding.failure == "recovery"]
