@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import FrozenInstanceError, dataclass
 from pathlib import Path
 
 import pytest
@@ -99,6 +99,14 @@ def test_answered_and_open_operations(log_file: LogFile) -> None:
     assert (write.a, write.flags, write.result, bytes(write.data)) == (4096, 1, None, b"hello")
     assert log.full and log.attached_pids == [7] and log.record_count == 5
     assert log.unsupported == {"shared-writable-mapping": 2, "stdio-writer": 3}
+
+
+def test_operations_cannot_be_changed(log_file: LogFile) -> None:
+    log_file.chunk([encode(11, 1)])
+    (operation,) = log_file.write().operations
+    assert type(operation) is Operation
+    with pytest.raises(FrozenInstanceError):
+        operation.begin = 2  # type: ignore[misc]  # what mypy refuses must also fail when it runs
 
 
 def test_blocks_that_were_claimed_and_never_begun_are_passed_over(log_file: LogFile) -> None:
