@@ -41,8 +41,8 @@ class BaseFile:
 class File:
     """One file's life: its base content and the operations on it, in order of their begin.
 
-    ``grew`` holds the begin positions of the operations that made the file or changed its size or
-    allocation: what an fdatasync after them has metadata to commit for. ``resizing_truncations`` holds
+    ``grew`` holds the operations that made the file or changed its size or allocation: what an
+    fdatasync after them has metadata to commit for. ``resizing_truncations`` holds
     the begins of the truncations among them, which the file system journals with its names.
     """
 
@@ -51,7 +51,7 @@ class File:
     base: BaseFile | None
     changes: list[Operation] = field(default_factory=list)
     syncs: list[Operation] = field(default_factory=list)
-    grew: list[int] = field(default_factory=list)
+    grew: list[Operation] = field(default_factory=list)
     resizing_truncations: set[int] = field(default_factory=set)
     live_size: int = 0
 
@@ -128,7 +128,7 @@ class Disk:
     def _take_name_change(self, operation: Operation) -> None:
         if operation.kind is Kind.CREATE:
             file: File | None = self._new_file(operation.inode, None)
-            self.files[-1].grew.append(operation.begin)
+            self.files[-1].grew.append(operation)
         else:
             file = self._current.get(operation.inode)
         self.name_changes.append(NameChange(operation, file))
@@ -139,7 +139,7 @@ class Disk:
         self._owner[operation.begin] = file
         size = size_after(file.live_size, operation)
         if size != file.live_size or operation.kind is Kind.FALLOCATE:
-            file.grew.append(operation.begin)
+            file.grew.append(operation)
         if size != file.live_size and operation.kind is Kind.TRUNCATE:
             file.resizing_truncations.add(operation.begin)
         file.live_size = size
@@ -239,6 +239,8 @@ def _rename_in(names: dict[str, File], folders: set[str], change: NameChange) ->
         names.pop(operation.path, None)
     elif operation.kind is Kind.RENAME and operation.path in folders:
         _rename_folder(names, folders, operation)
+    elif operation.kind is Kind.RENAME and operation.a and operation.a == operation.inode:
+        return  # rename(2): two names of one file stay as they are
     elif operation.kind is Kind.RENAME:
         moved = names.pop(operation.path, change.file)
         if moved is not None:

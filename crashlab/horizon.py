@@ -12,7 +12,7 @@ them was gone after the cut).
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from crashlab.disk import SYNC_OF_A_FOLDER, Disk, File
 from crashlab.write_log import Kind, Operation
@@ -61,22 +61,20 @@ class Horizons:
         if file is None:
             return False
         last = self._files[file.number].at(sync.begin)
-        if _any_between(file.grew, last, sync.begin):
+        if _ended_between(file.grew, last, sync.begin):
             return True
-        return sync.kind is Kind.FSYNC and _modified_between(file, last, sync.begin)
+        return sync.kind is Kind.FSYNC and _ended_between(file.changes, last, sync.begin)
 
 
-def _any_between(positions: list[int], low: int, high: int) -> bool:
-    """Whether one of the sorted positions lies strictly between the two."""
-    following = bisect_right(positions, low)
-    return following < len(positions) and positions[following] < high
+def _ended_between(operations: Sequence[Operation], low: int, high: int) -> bool:
+    """Whether an operation that began after the one position had ended before the other.
 
-
-def _modified_between(file: File, low: int, high: int) -> bool:
-    first = bisect_right(file.changes, low, key=lambda change: change.begin)
-    for change in file.changes[first:]:
-        if change.begin >= high:
+    The operations are in order of their begin. One still under way at ``high`` may have come too late.
+    """
+    for index in range(bisect_right(operations, low, key=lambda each: each.begin), len(operations)):
+        operation = operations[index]
+        if operation.begin >= high:
             return False
-        if change.end is not None and change.end < high:
+        if operation.end is not None and operation.end < high:
             return True
     return False
