@@ -20,6 +20,12 @@ class Spending(Protocol):
     def confirmation_rounds(self) -> int: ...
 
     @property
+    def finalists(self) -> int: ...
+
+    @property
+    def play_off_rounds(self) -> int: ...
+
+    @property
     def winner_states(self) -> int: ...
 
 
@@ -40,10 +46,10 @@ class Budget:
     _reserved_s: float = 0.0
 
     def plan(self, spending: Spending, seconds_per_run: float) -> None:
-        """Reserve the confirmation and the winner's plan, from what one reference run took."""
+        """Reserve play-off, confirmation and the winner's plan, from what one reference run took."""
         self._run_s = seconds_per_run
         self._trial_s = 2 * seconds_per_run + TRIAL_OVERHEAD_S
-        self._reserved_s = self._confirmation_s(spending) + WINNER_S
+        self._reserved_s = self._play_off_s(spending) + self._confirmation_s(spending) + WINNER_S
 
     @property
     def trials_expected(self) -> int:
@@ -74,6 +80,7 @@ class Budget:
         return (
             f"budget         controls and first reference run {spent_s:.0f} s, "
             f"about {self.trials_expected} trials of {self._trial_s:.0f} s, "
+            f"a play-off of {spending.finalists} {self._play_off_s(spending):.0f} s, "
             f"the winner's {spending.winner_states} states {WINNER_S:.0f} s, "
             f"{spending.confirmation_rounds} confirmation rounds {self._confirmation_s(spending):.0f} s: "
             f"about {total:.0f} s{limit}"
@@ -83,6 +90,9 @@ class Budget:
     def _left_s(self) -> float:
         assert self.time_s is not None, "only a study with a time limit has time left"
         return self.time_s - (time.monotonic() - self.started_s) - self._reserved_s
+
+    def _play_off_s(self, spending: Spending) -> float:
+        return spending.play_off_rounds * (1 + spending.finalists) * self._run_s
 
     def _confirmation_s(self, spending: Spending) -> float:
         return spending.confirmation_rounds * 2 * self._run_s

@@ -1,13 +1,20 @@
-"""The final claim: the winner against the reference, paired and interleaved, with an interval."""
+"""Who won, and by how much: a play-off of the best few, then the claim against the reference.
+
+The search measures each candidate once, so the best of many is partly the luckiest. The play-off
+measures the best few again, side by side with the reference, and only chooses. The claim comes from
+paired rounds that nothing was chosen by.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from crashlab.kill import MeasurePlan
 from crashlab.subject import Subject
 from crashlab.validate import Lab
+from tuner.interleaved import interleaved
 from tuner.interval import RatioInterval, ratio_interval
 
 
@@ -32,29 +39,26 @@ def paired_rounds(
     seed: int,
     advance: Callable[[], None] = lambda: None,
 ) -> list[PairedRound]:
-    """Measure the two in turn; which goes first alternates, so that a drift favours neither.
-
-    Each is loaded once with its own settings, and every run clones that load.
-    """
-    bases = {}
-    for name, subject in (("candidate", candidate), ("reference", reference)):
-        bases[name] = lab.scratch.folder(lab.data, name)
-        subject.workload.load(subject.launch(bases[name]), bases[name], seed)
-    found = []
-    for number in range(rounds):
-        order = ("candidate", "reference") if number % 2 == 0 else ("reference", "candidate")
-        measured = {}
-        for name in order:
-            subject = candidate if name == "candidate" else reference
-            run = lab.measure(subject, plan, seed + number, recover=False, base=bases[name] / "db")
-            measured[name] = run.throughput
-        found.append(PairedRound(measured["candidate"], measured["reference"]))
-        advance()
-    for folder in bases.values():
-        lab.scratch.remove(folder)
-    return found
+    """Measure the two in turn; which goes first alternates, so that a drift favours neither."""
+    return [
+        PairedRound(ours.throughput_per_s, theirs.throughput_per_s)
+        for ours, theirs in interleaved(lab, [candidate, reference], plan, rounds, seed, advance)
+    ]
 
 
-def interval_of(rounds: list[PairedRound], seed: int) -> RatioInterval:
+def play_off(
+    lab: Lab, finalists: Sequence[Subject], reference: Subject, plan: MeasurePlan, rounds: int, seed: int
+) -> list[float]:
+    """Each finalist's ratio to the reference: the geometric mean over the rounds."""
+    found = interleaved(lab, [reference, *finalists], plan, rounds, seed)
+    return [
+        math.exp(
+            sum(math.log(one[place].throughput_per_s / one[0].throughput_per_s) for one in found) / len(found)
+        )
+        for place in range(1, len(finalists) + 1)
+    ]
+
+
+def interval_of(rounds: Sequence[PairedRound], seed: int) -> RatioInterval:
     """The interval of the rounds' ratios."""
     return ratio_interval([paired.ratio for paired in rounds], seed)

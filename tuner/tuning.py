@@ -23,7 +23,7 @@ from crashlab.verdict import Verdict
 from knobs.errors import InvalidInput, Undecided
 from knobs.rocksdb import tuning
 from tuner.budget import Budget
-from tuner.confirmation import PairedRound, interval_of, paired_rounds
+from tuner.confirmation import PairedRound, interval_of, paired_rounds, play_off
 from tuner.interval import RatioInterval
 from tuner.output import Output, Progress
 from tuner.proposers.rules import RocksdbRules
@@ -46,6 +46,8 @@ class StudyPlan:
     only: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     trial: TrialPlan = field(default_factory=TrialPlan)
+    finalists: int = 3
+    play_off_rounds: int = 2
     confirmation_rounds: int = 8
     winner_states: int = 60
 
@@ -142,7 +144,7 @@ class Tuning:
         self._budget.plan(self._plan, reference.seconds_per_run)
         self._output.result(self._budget.in_words(self._plan))
         results = self._search(reference, controls, progress)
-        winner = None if self._plan.audit_only else self._winner(results)
+        winner = None if self._plan.audit_only else self._winner(self._ranked(results))
         rounds: list[PairedRound] = []
         interval = None
         measured = [result for result in results if result.ratio > 0]
@@ -196,7 +198,9 @@ class Tuning:
         settings = {**self._reference, **over_reference}
         folder = self._folder.trial(number)
         self._folder.write(f"{folder.name}/proposed.json", {"settings": settings, **attributes})
-        best = max((result.ratio for result in results if result.held), default=0.0)
+        # The reference's own ratio is 1 by what a ratio is; what trial 0 shows above or below is noise.
+        best = max((result.ratio for result in results if result.held and result.number > 0), default=1.0)
+        best = 0.0 if number == 0 else max(best, 1.0)
         result = runner.run(number, folder, settings, attributes["proposer"], best)
         result = replace(result, reason=attributes.get("reason", ""), source=attributes.get("source", ""))
         result.save(folder)
@@ -215,10 +219,32 @@ class Tuning:
                     {"proposer": proposal.proposer, "reason": proposal.reason, "source": proposal.source},
                 )
 
-    def _winner(self, results: Sequence[TrialResult]) -> Winner | None:
-        """The fastest that held, after the deepest plan on a fresh run; the next where that refuses it."""
+    def _ranked(self, results: Sequence[TrialResult]) -> list[TrialResult]:
+        """Who held, best first: the candidates that were faster than the reference, then the reference.
+
+        The best few are measured again in a play-off, since each was measured only once.
+        """
+        held = [result for result in results if result.held and result.number > 0 and result.ratio > 1.0]
+        ranked = sorted(held, key=lambda result: -result.ratio)
+        finalists = ranked[: self._plan.finalists]
+        if len(finalists) > 1:
+            self._output.note(f"play-off of trials {', '.join(str(trial.number) for trial in finalists)}")
+            ratios = play_off(
+                self._lab,
+                [self._request.subject(trial.settings) for trial in finalists],
+                self._request.subject(self._reference),
+                self._plan.trial.measure,
+                self._plan.play_off_rounds,
+                self._request.seed,
+            )
+            order = sorted(range(len(finalists)), key=lambda place: -ratios[place])
+            ranked = [*(finalists[place] for place in order), *ranked[len(finalists) :]]
+        return [*ranked, *(result for result in results if result.number == 0 and result.held)]
+
+    def _winner(self, ranked: Sequence[TrialResult]) -> Winner | None:
+        """The best that still holds under the deepest plan on a fresh run with fresh seeds."""
         refused: list[TrialResult] = []
-        for trial in sorted((r for r in results if r.held), key=lambda result: -result.ratio):
+        for trial in ranked:
             verdict = self._judge_once_more(trial)
             if verdict.verdict is Verdict.HELD:
                 return Winner(trial, verdict, tuple(refused))
