@@ -8,17 +8,18 @@ count. A log that fails either gives UNKNOWN, never HELD and never BROKEN.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from crashlab.disk import (
-    NAME_CHANGES,
     Disk,
     File,
     FileImage,
+    NameChange,
     Surviving,
     build_image,
+    size_after,
     written_bytes,
 )
 from crashlab.write_log import Kind, Operation
@@ -39,48 +40,50 @@ class SyncCount:
 
 
 def check_writes(disk: Disk, root: Path, reader: LogReader) -> list[str]:
-    """Every unexplained difference between the replayed log and the live files below the root."""
-    image = build_image(disk, lambda change: change.operation.end is not None, _ended_changes)
+    """Every unexplained difference between the replayed log and the live files below the root.
+
+    A change of names is recorded under the log's lock, so at most one was open at the kill: it has
+    happened or it has not, and the reading with fewer differences is the one that counts.
+    """
     live = {
         path.relative_to(root).as_posix(): path
         for path in sorted(root.rglob("*"))
         if path.is_file() and not path.is_symlink()
     }
-    unsettled = _unsettled_paths(disk)
-    faults = []
-    for path in sorted(set(live) | set(image.files)):
-        if reader.unrecorded(path):
-            continue
-        if path in live and path in image.files:
-            fault = _content_fault(image.files[path], live[path].read_bytes())
-            if fault:
-                faults.append(f"{path}: {fault}")
-        elif path not in unsettled:
-            faults.append(f"{path}: {'not in the log' if path in live else 'only in the log'}")
-    return faults[:_FAULTS_MAX]
+    readings = [build_image(disk, _has_ended, _ended_changes)]
+    if not all(_has_ended(change) for change in disk.name_changes):
+        readings.append(build_image(disk, lambda _: True, _ended_changes))
+    faults = [list(_differences(image.files, live, reader)) for image in readings]
+    return min(faults, key=len)[:_FAULTS_MAX]
+
+
+def _has_ended(change: NameChange) -> bool:
+    return change.operation.end is not None
 
 
 def _ended_changes(file: File) -> tuple[Surviving, ...]:
     return tuple(Surviving(change) for change in file.changes if change.end is not None)
 
 
-def _unsettled_paths(disk: Disk) -> set[str]:
-    """Paths that a namespace change open at the kill may have made, moved or removed."""
-    paths: set[str] = set()
-    for operation in disk.operations:
-        if operation.end is None and operation.kind in NAME_CHANGES:
-            paths |= {operation.path, operation.new_path}
-    return paths
+def _differences(
+    logged: Mapping[str, FileImage], live: Mapping[str, Path], reader: LogReader
+) -> Iterator[str]:
+    for path in sorted(set(live) | set(logged)):
+        if reader.unrecorded(path):
+            continue
+        if path not in logged or path not in live:
+            yield f"{path}: {'not in the log' if path in live else 'only in the log'}"
+            continue
+        fault = _content_fault(logged[path], live[path].read_bytes())
+        if fault:
+            yield f"{path}: {fault}"
 
 
 def _content_fault(image: FileImage, live: bytes) -> str:
     expected = image.content()
     if expected == live:
         return ""
-    open_changes = [change for change in image.file.changes if change.end is None]
-    if any(change.kind is not Kind.WRITE for change in open_changes):
-        return ""  # a truncation or allocation under way: any size between is possible
-    if open_changes and _explained(expected, live, open_changes):
+    if _explained(expected, live, [change for change in image.file.changes if change.end is None]):
         return ""
     at = next(
         (i for i, (a, b) in enumerate(zip(expected, live, strict=False)) if a != b),
@@ -89,17 +92,19 @@ def _content_fault(image: FileImage, live: bytes) -> str:
     return f"{len(live)} bytes live, {len(expected)} in the log, first difference at {at}"
 
 
-def _explained(expected: bytes, live: bytes, open_writes: Sequence[Operation]) -> bool:
-    """Whether every differing byte is one that an open write was putting there."""
-    reach = max(write.a + written_bytes(write) for write in open_writes)
-    if len(live) > max(len(expected), reach) or len(live) < len(expected):
+def _explained(expected: bytes, live: bytes, open_changes: Sequence[Operation]) -> bool:
+    """Whether the open changes explain the size, and put every byte there that differs."""
+    sizes = [len(expected), *(size_after(len(expected), change) for change in open_changes)]
+    if not min(sizes) <= len(live) <= max(sizes):
         return False
-    padded = bytearray(expected + bytes(len(live) - len(expected)))
-    for write in open_writes:
+    known = bytearray(expected[: len(live)].ljust(len(live), b"\0"))
+    for write in open_changes:
+        if write.kind is not Kind.WRITE:
+            continue
         for offset in range(write.a, min(write.a + written_bytes(write), len(live))):
             if live[offset] == write.data[offset - write.a]:
-                padded[offset] = live[offset]
-    return bytes(padded) == live
+                known[offset] = live[offset]
+    return bytes(known) == live
 
 
 def check_syncs(disk: Disk, paths: dict[int, str], reader: LogReader, count: SyncCount) -> list[str]:

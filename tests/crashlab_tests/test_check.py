@@ -1,0 +1,191 @@
+"""The two checks of a write log: each difference planted and told, and only what was open is excused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from crashlab.check import SYNCS_IN_FLIGHT_MAX, SyncCount, check_syncs, check_writes
+from crashlab.write_log import Kind
+from engines.rocksdb.log_reader import RocksdbLogReader
+from tests.crashlab_tests.tapes import Tape
+
+READER = RocksdbLogReader()
+WAL, TABLE = 1, 2
+
+
+@pytest.fixture
+def tape() -> Tape:
+    tape = Tape()
+    tape.create("db/000001.log", WAL)
+    tape.write(WAL, 0, b"0123456789")
+    tape.create("db/000002.sst", TABLE)
+    tape.write(TABLE, 0, b"table")
+    return tape
+
+
+@pytest.fixture
+def live(tmp_path: Path) -> Path:
+    """The folder as the tape left it."""
+    (tmp_path / "db").mkdir()
+    (tmp_path / "db" / "000001.log").write_bytes(b"0123456789")
+    (tmp_path / "db" / "000002.sst").write_bytes(b"table")
+    (tmp_path / "db" / "LOG").write_bytes(b"the info log is never in the write log")
+    return tmp_path
+
+
+def faults(tape: Tape, live: Path) -> list[str]:
+    return check_writes(tape.disk(folders=("db",)), live, READER)
+
+
+def test_a_log_that_holds_everything_has_no_fault(tape: Tape, live: Path) -> None:
+    assert faults(tape, live) == []
+
+
+@pytest.mark.parametrize("content", [b"012345678", b"0123456789A", b"0123x56789", b""])
+def test_any_byte_that_differs_is_told(tape: Tape, live: Path, content: bytes) -> None:
+    (live / "db" / "000001.log").write_bytes(content)
+    (fault,) = faults(tape, live)
+    assert fault.startswith(f"db/000001.log: {len(content)} bytes live, 10 in the log")
+
+
+def test_a_file_that_one_side_lacks_is_told(tape: Tape, live: Path) -> None:
+    (live / "db" / "000003.log").write_bytes(b"")
+    (live / "db" / "000002.sst").unlink()
+    assert faults(tape, live) == ["db/000002.sst: only in the log", "db/000003.log: not in the log"]
+
+
+@pytest.mark.parametrize("kept", [b"", b"ab", b"abcd", b"\0\0cd"])
+def test_an_open_write_explains_any_part_of_its_own_bytes(tape: Tape, live: Path, kept: bytes) -> None:
+    tape.add(Kind.WRITE, WAL, a=10, data=b"abcd", answered=False)
+    (live / "db" / "000001.log").write_bytes(b"0123456789" + kept)
+    assert faults(tape, live) == []
+
+
+@pytest.mark.parametrize(
+    "content", [b"0123456789abcdX", b"0123456789aXcd", b"X123456789abcd", b"012345678", b"0123456789abc\x01"]
+)
+def test_an_open_write_explains_no_other_byte(tape: Tape, live: Path, content: bytes) -> None:
+    tape.add(Kind.WRITE, WAL, a=10, data=b"abcd", answered=False)
+    (live / "db" / "000001.log").write_bytes(content)
+    assert len(faults(tape, live)) == 1
+
+
+def test_an_open_write_explains_nothing_in_another_file(tape: Tape, live: Path) -> None:
+    tape.add(Kind.WRITE, WAL, a=10, data=b"abcd", answered=False)
+    (live / "db" / "000002.sst").write_bytes(b"tabl")
+    assert len(faults(tape, live)) == 1
+
+
+@pytest.mark.parametrize(("size", "content"), [(4, b"0123"), (4, b"0123456789"), (14, b"0123456789\0\0\0\0")])
+def test_an_open_truncation_explains_both_sizes(tape: Tape, live: Path, size: int, content: bytes) -> None:
+    tape.add(Kind.TRUNCATE, WAL, a=size, answered=False)
+    (live / "db" / "000001.log").write_bytes(content)
+    assert faults(tape, live) == []
+
+
+@pytest.mark.parametrize(
+    ("size", "content"), [(4, b"01X3"), (4, b"012345678X"), (4, b"012"), (14, b"0123456789\0\0\0X")]
+)
+def test_an_open_truncation_explains_no_other_byte(tape: Tape, live: Path, size: int, content: bytes) -> None:
+    tape.add(Kind.TRUNCATE, WAL, a=size, answered=False)
+    (live / "db" / "000001.log").write_bytes(content)
+    assert len(faults(tape, live)) == 1
+
+
+def test_an_open_rename_over_a_file_has_happened_or_not(tape: Tape, live: Path) -> None:
+    tape.create("db/000009.dbtmp", 3)
+    tape.write(3, 0, b"new")
+    tape.add(Kind.RENAME, 3, a=WAL, path="db/000009.dbtmp", new_path="db/000001.log", answered=False)
+    (live / "db" / "000009.dbtmp").write_bytes(b"new")
+    assert faults(tape, live) == []
+    (live / "db" / "000009.dbtmp").rename(live / "db" / "000001.log")
+    assert faults(tape, live) == []
+    (live / "db" / "000001.log").write_bytes(b"neither")
+    assert len(faults(tape, live)) > 0
+
+
+def test_an_open_creation_or_removal_has_happened_or_not(tape: Tape, live: Path) -> None:
+    tape.add(Kind.UNLINK, TABLE, path="db/000002.sst", answered=False)
+    assert faults(tape, live) == []
+    (live / "db" / "000002.sst").unlink()
+    assert faults(tape, live) == []
+    (live / "db" / "000001.log").unlink()
+    assert faults(tape, live) == ["db/000001.log: only in the log"]
+
+
+def test_an_open_creation_explains_an_empty_file_only(tape: Tape, live: Path) -> None:
+    tape.add(Kind.CREATE, path="db/000003.log", answered=False)
+    assert faults(tape, live) == []
+    (live / "db" / "000003.log").write_bytes(b"")
+    assert faults(tape, live) == []
+    (live / "db" / "000003.log").write_bytes(b"whence?")
+    assert len(faults(tape, live)) == 1
+
+
+def test_many_faults_are_told_in_part(tape: Tape, live: Path) -> None:
+    for number in range(100, 150):
+        (live / "db" / f"{number:06d}.log").write_bytes(b"")
+    assert len(faults(tape, live)) == 10
+
+
+# Syncs.
+
+
+def synced_tape(count: int) -> Tape:
+    tape = Tape()
+    tape.create("db/000001.log", WAL)
+    for _ in range(count):
+        tape.write(WAL, 0, b"x")
+        tape.fdatasync(WAL)
+    tape.create("db/000002.sst", TABLE)
+    tape.fsync(TABLE)
+    return tape
+
+
+def sync_faults(tape: Tape, counted: int) -> list[str]:
+    end = tape.position + 1
+    paths = {0: "db/000001.log", 1: "db/000002.sst"}
+    return check_syncs(tape.disk(), paths, READER, SyncCount(end, counted, end))
+
+
+def test_syncs_of_logs_are_counted_and_no_others() -> None:
+    tape = synced_tape(20)
+    assert sync_faults(tape, 20) == []
+    assert len(sync_faults(tape, 21)) == 1
+
+
+def test_a_sync_that_ended_may_not_be_counted_yet() -> None:
+    tape = synced_tape(20)
+    assert sync_faults(tape, 20 - SYNCS_IN_FLIGHT_MAX) == []
+    (fault,) = sync_faults(tape, 20 - SYNCS_IN_FLIGHT_MAX - 1)
+    assert fault == "the engine counted 17 log syncs where the write log holds 20 to 20"
+
+
+def test_syncs_that_the_recorder_missed_are_told() -> None:
+    assert len(sync_faults(synced_tape(0), 5)) == 1
+
+
+def test_syncs_after_the_reading_do_not_count() -> None:
+    tape = synced_tape(5)
+    position = tape.position + 1
+    for _ in range(10):
+        tape.fdatasync(WAL)
+    paths = {0: "db/000001.log", 1: "db/000002.sst"}
+    assert check_syncs(tape.disk(), paths, READER, SyncCount(position, 5, position)) == []
+    assert check_syncs(tape.disk(), paths, READER, SyncCount(position, 15, tape.position)) == []
+
+
+def test_a_sync_of_an_older_log_is_not_what_the_engine_counts() -> None:
+    """RocksDB ticks once for a round that ends with the newest WAL."""
+    tape = Tape()
+    tape.create("db/000001.log", 1)
+    tape.create("db/000005.log", 5)
+    for _ in range(8):
+        tape.fdatasync(1)
+        tape.fdatasync(5)
+    end = tape.position + 1
+    paths = {0: "db/000001.log", 1: "db/000005.log"}
+    assert check_syncs(tape.disk(), paths, READER, SyncCount(end, 8, end)) == []
+    assert len(check_syncs(tape.disk(), paths, READER, SyncCount(end, 16, end))) == 1
