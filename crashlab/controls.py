@@ -46,6 +46,11 @@ class Control:
     def right(self) -> bool:
         return self.got is self.wanted
 
+    @property
+    def of_the_kill(self) -> bool:
+        """Whether it is a control of the real SIGKILL, which needs no write log."""
+        return self.name.startswith(f"{KILL}.")
+
 
 def run_controls(
     subject: Subject, recorder: Recorder, models: Sequence[str], scratch: Scratch, parent: Path, seed: int

@@ -1,8 +1,9 @@
 """What a crash validation found, as evidence that may be judged under any contract.
 
 The process-crash verdict is the real SIGKILL of the measured run plus `cache` states; either can
-break it. The power-cut verdict comes from the other models. A run without a single acknowledged
-write decides nothing and is UNKNOWN.
+break it. The power-cut verdict comes from the other models. A wrong control makes everything drawn
+from the write log UNKNOWN; the kill needs no log and stands by itself, unless a control of the kill
+is wrong. A run without a single acknowledged write decides nothing and is UNKNOWN.
 """
 
 from __future__ import annotations
@@ -45,6 +46,9 @@ class CrashEvidence:
         if too_short:
             judged = [_undecided(state, too_short) if _held(state) else state for state in judged]
         kill = self.killed.judge(contract) if self.killed else None
+        distrusted = unknown_because([control for control in self.controls if control.of_the_kill])
+        if kill is not None and distrusted:
+            kill = Judgement.unknown(distrusted, kill.acks)
         kill_recovery_s = self.killed.recovered.recovery_s if self.killed and self.killed.recovered else 0.0
         return CrashVerdict(contract, kill, tuple(judged), kill_recovery_s)
 

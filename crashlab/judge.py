@@ -8,6 +8,7 @@ the two views counts. An exception inside a judgement is UNKNOWN, never HELD.
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -30,6 +31,10 @@ from workloads.workload import Recovered
 RECOVERY_DEADLINE_S = 120.0
 CHECKS = ("rows as the candidate reads them", "rows with neutral settings", "table checksums")
 _KILLED_FROM_OUTSIDE = "signal 9"
+_LACKS_OF_THE_MACHINE = tuple(
+    os.strerror(number) for number in (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+)
+"""What RocksDB's errors end with where the machine, not the state, stands in the way of a recovery."""
 
 
 @dataclass(frozen=True)
@@ -153,6 +158,8 @@ def judge_recovered(
     """Judge what the engine made of one crash: its failure to come back, and both views of its content."""
     if _KILLED_FROM_OUTSIDE in recovered.error:
         return Judgement.unknown(f"the verifying process was killed from outside during {recovered.stage}")
+    if any(lack in recovered.error for lack in _LACKS_OF_THE_MACHINE):
+        return Judgement.unknown(f"this machine lacks room to recover: {recovered.stage}: {recovered.error}")
     if not recovered.recovered:
         return _failed(history, cut, "unrecoverable", recovered)
     if recovered.stage == "neutral-open":
@@ -174,11 +181,11 @@ def judge_recovered(
 
 def _failed(history: History, cut: Cut, reason: Reason, recovered: Recovered) -> Judgement:
     """Nothing can be read: every acknowledgement before the cut is lost with the database."""
-    return Judgement(
+    nothing = judge(history, recovered.candidate[:0], cut, Contract("strict"), "power-cut")
+    return replace(
+        nothing,
         verdict=Verdict.BROKEN,
         reasons=(reason,),
-        acks=int(history.acks_before(cut.position).sum()),
-        decidable=history.decidable_before(cut.position),
         evidence=(f"{recovered.stage}: {recovered.error}",),
     )
 
