@@ -1,0 +1,168 @@
+"""Evidence judged under contracts: what makes it UNKNOWN, and what stands in spite of that."""
+
+from __future__ import annotations
+
+import pytest
+
+from crashlab.controls import Control
+from crashlab.evidence import CrashEvidence
+from crashlab.judge import RecoveredState
+from crashlab.kill import KilledRun
+from crashlab.oracle import History
+from crashlab.verdict import Verdict
+from knobs.contract import Contract
+from tests.crashlab_tests.histories import W, history, initial_rows, rows
+from tests.crashlab_tests.runs import killed, recorded_log, recording, recovered, state
+from workloads.workload import Recovered
+
+HELD, UNKNOWN, BROKEN = Verdict.HELD, Verdict.UNKNOWN, Verdict.BROKEN
+STRICT, PROCESS = Contract("strict"), Contract("process")
+KINDS = ("cache", "synced", "kill")
+RIGHT = [Control(f"{name}.lossy", BROKEN, BROKEN) for name in KINDS]
+RIGHT += [Control(f"{name}.honest", HELD, HELD) for name in KINDS]
+
+# Two writes, acknowledged at 22 and 824 ms.
+PAST = history([W(1, 0, 21, 22), W(1, 1, 823, 824)], initial_records=2)
+END = 825
+WHOLE, SHORT, FIRST_LOST = rows((0, 1, 1), (1, 1, 2)), rows((0, 1, 1), (1, 0, 2)), rows(*initial_rows(2))
+
+
+def evidence(
+    *states: RecoveredState,
+    kill: KilledRun | None = None,
+    controls: list[Control] = RIGHT,
+    past: History = PAST,
+    synced: bool = False,
+    faults: tuple[str, ...] = (),
+) -> CrashEvidence:
+    tape, log_map = recorded_log(past)
+    if synced:
+        tape.fsync(1)
+    made = recording(tape.disk(), past, log_map, first_position=20, faults=faults)
+    return CrashEvidence(kill, made, states, controls)
+
+
+def both(rows_there: Recovered) -> tuple[RecoveredState, RecoveredState]:
+    return state("cache", END, rows_there), state("synced", END, rows_there)
+
+
+def test_what_holds_everywhere_is_held() -> None:
+    found = evidence(*both(recovered(WHOLE)), kill=killed(PAST, recovered(WHOLE), END), synced=True).under(
+        STRICT
+    )
+    assert (found.verdict, found.reasons) == (HELD, ())
+    assert found.process_crash.states == found.power_cut.states == 1
+    assert found.process_crash.acks == 2
+
+
+@pytest.mark.parametrize("name", ["cache.lossy", "cache.honest", "synced.lossy", "synced.honest"])
+@pytest.mark.parametrize("lossy", [False, True])
+def test_a_wrong_control_leaves_nothing_of_the_log(name: str, lossy: bool) -> None:
+    controls = [
+        Control(c.name, c.wanted, UNKNOWN if c.name == name else c.got, "so it came out") for c in RIGHT
+    ]
+    held = killed(PAST, recovered(WHOLE), END)
+    made = evidence(*both(recovered(SHORT if lossy else WHOLE)), kill=held, controls=controls)
+    found = made.under(STRICT)
+    assert (found.process_crash.verdict, found.power_cut.verdict) == (UNKNOWN, UNKNOWN)
+    assert name in found.power_cut.unknown_why
+    assert found.worst_state is None
+
+
+def test_the_broken_kill_stands_beside_a_wrong_control_of_the_log() -> None:
+    wrong = [Control("synced.lossy", BROKEN, HELD), *RIGHT[1:]]
+    lost = killed(PAST, recovered(SHORT), END)
+    found = evidence(*both(recovered(WHOLE)), kill=lost, controls=wrong).under(STRICT)
+    assert (found.verdict, found.reasons) == (BROKEN, ("lost-ack",))
+    assert (found.process_crash.verdict, found.power_cut.verdict) == (BROKEN, UNKNOWN)
+    assert (found.process_crash.lost, found.process_crash.loss_ms) == (1, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "got"), [("kill.lossy", HELD), ("kill.honest", BROKEN), ("kill.honest", UNKNOWN)]
+)
+def test_a_wrong_control_of_the_kill_leaves_nothing_at_all(name: str, got: Verdict) -> None:
+    controls = [Control(c.name, c.wanted, got if c.name == name else c.got) for c in RIGHT]
+    lost = killed(PAST, recovered(SHORT), END)
+    found = evidence(*both(recovered(SHORT)), kill=lost, controls=controls).under(STRICT)
+    assert (found.process_crash.verdict, found.power_cut.verdict) == (UNKNOWN, UNKNOWN)
+
+
+def test_the_kill_stands_where_the_log_is_not_believed() -> None:
+    for there, verdict in ((WHOLE, UNKNOWN), (SHORT, BROKEN)):
+        kill = killed(PAST, recovered(there), END)
+        found = evidence(*both(recovered(SHORT)), kill=kill, faults=("writes: differ",)).under(STRICT)
+        assert found.kill is not None and found.kill.verdict is (HELD if there is WHOLE else BROKEN)
+        assert (found.process_crash.verdict, found.power_cut.verdict) == (verdict, UNKNOWN)
+
+
+def test_a_run_that_acknowledged_nothing_decides_nothing() -> None:
+    silent = history([W(1, 0, 21, None)], initial_records=2)
+    there = recovered(rows(*initial_rows(2)))
+    found = evidence(*both(there), kill=killed(silent, there, END), past=silent, synced=True).under(PROCESS)
+    assert (found.process_crash.verdict, found.power_cut.verdict) == (UNKNOWN, UNKNOWN)
+    assert "acknowledged no write" in found.process_crash.unknown_why
+
+
+def test_nothing_judged_is_unknown() -> None:
+    found = evidence().under(STRICT)
+    assert (found.verdict, found.process_crash.verdict) == (UNKNOWN, UNKNOWN)
+    assert found.process_crash.unknown_why == "nothing was judged"
+
+
+def test_a_run_shorter_than_the_window_holds_nothing() -> None:
+    made = evidence(*both(recovered(WHOLE)), synced=True)
+    assert made.under(Contract.parse("bounded:900ms")).verdict is UNKNOWN
+    assert "less than the window" in made.under(Contract.parse("bounded:900ms")).power_cut.unknown_why
+    assert made.under(Contract.parse("bounded:700ms")).verdict is HELD
+
+
+def test_a_run_shorter_than_the_window_may_still_break() -> None:
+    found = evidence(state("synced", END, recovered(rows((1, 0, 2))))).under(Contract.parse("bounded:5s"))
+    assert found.power_cut.verdict is BROKEN
+
+
+def test_under_a_window_the_newest_may_be_lost_and_the_older_not() -> None:
+    window = Contract.parse("bounded:500ms")
+    assert evidence(state("cache", END, recovered(SHORT))).under(window).process_crash.verdict is HELD
+    older = evidence(state("cache", END, recovered(FIRST_LOST))).under(window).process_crash
+    assert (older.verdict, older.reasons) == (BROKEN, ("over-bound",))
+    assert (older.lost, older.loss_ms) == (2, 802.0)
+
+
+def test_process_allows_a_loss_at_the_cut_and_not_at_the_kill() -> None:
+    found = evidence(*both(recovered(SHORT))).under(PROCESS)
+    assert (found.process_crash.verdict, found.process_crash.reasons) == (BROKEN, ("lost-ack",))
+    assert (found.power_cut.verdict, found.power_cut.lost) == (UNKNOWN, 0), "an exposed ack was there"
+    cut = evidence(state("synced", END, recovered(FIRST_LOST))).under(PROCESS)
+    assert (cut.power_cut.verdict, cut.power_cut.lost) == (HELD, 2)
+
+
+def test_one_bad_state_breaks_it_and_is_the_one_to_show() -> None:
+    states = [
+        state("cache", END, recovered(WHOLE)),
+        state("cache", END - 1, recovered(SHORT)),
+        state("cache", END + 1, recovered(FIRST_LOST)),
+    ]
+    found = evidence(*states).under(STRICT)
+    assert found.process_crash.verdict is BROKEN
+    assert found.process_crash.lost == 2
+    assert found.worst_state is not None and found.worst_state.planned.position == END + 1
+
+
+def test_only_uniform_moments_bound_the_share_that_breaks() -> None:
+    held = recovered(WHOLE)
+    aimed = [state("cache", END, held, source="exposure"), state("cache", END, held, source="event")]
+    model = evidence(*aimed).under(STRICT).models["cache"]
+    assert (model.uniform, model.broken_share_max) == (0, None)
+    drawn = [state("cache", END + n, held) for n in range(14)]
+    model = evidence(*aimed, *drawn).under(STRICT).models["cache"]
+    assert model.uniform == model.uniform_held == 14
+    assert model.broken_share_max == pytest.approx(0.193, abs=0.001)
+    broken = evidence(*drawn, state("cache", END, recovered(SHORT))).under(STRICT).models["cache"]
+    assert (broken.uniform_held, broken.broken_share_max) == (14, None)
+
+
+def test_evidence_judged_again_is_the_same() -> None:
+    made = evidence(*both(recovered(FIRST_LOST)), kill=killed(PAST, recovered(SHORT), END))
+    assert made.under(STRICT) == made.under(STRICT)

@@ -1,0 +1,126 @@
+"""The plan of crash states: reproducible, within its budget, and from every source."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crashlab.plan import RunView, plan_states
+from crashlab.validate import split_states
+from crashlab.write_log import Kind
+from engines.engine import LogMap, LogOrder, LogPlace
+from tests.crashlab_tests.histories import W, history
+from tests.crashlab_tests.runs import recording
+from tests.crashlab_tests.tapes import Tape
+
+
+def view(puts: int = 200, syncs: bool = True) -> RunView:
+    """A run with a log, tables, renames and removals; a sync after every tenth write."""
+    tape = Tape()
+    tape.create("db/000001.log", 1)
+    tape.fsync_folder()
+    first_position = tape.position
+    writes, places = [], []
+    for number in range(puts):
+        begin = tape.begin()
+        tape.write(1, 10 * number, b"0123456789")
+        writes.append(W(1, number, begin, tape.begin()))
+        places.append(LogPlace(1, number + 1, 0, 10 * (number + 1)))
+        if syncs and number % 10 == 9:
+            tape.fdatasync(1)
+        if number % 50 == 25:
+            inode = 100 + number
+            tape.create(f"db/{number:06d}.sst", inode)
+            tape.write(inode, 0, b"table")
+            tape.fsync(inode)
+            tape.create(f"db/{number:06d}.dbtmp", inode + 1000)
+            tape.rename(f"db/{number:06d}.dbtmp", "db/CURRENT", inode + 1000)
+    log_map = LogMap(places, [LogOrder(0, 1)], [])
+    return recording(tape.disk(), history(writes), log_map, first_position=first_position).view
+
+
+@pytest.fixture(scope="module")
+def run() -> RunView:
+    return view()
+
+
+@pytest.mark.parametrize("states", [3, 10, 30, 100])
+def test_every_source_has_its_share(run: RunView, states: int) -> None:
+    planned = plan_states(run, "synced", states, 1)
+    assert len(planned) == states
+    shares = Counter(state.source for state in planned)
+    assert set(shares) == {"exposure", "event", "uniform"} or states < 4
+    assert shares["exposure"] >= states // 3 or shares["exposure"] >= 20
+    assert shares["event"] <= states // 3 + 1
+
+
+def test_the_end_of_the_run_and_the_widest_window_are_always_looked_at(run: RunView) -> None:
+    chosen = {state.position for state in plan_states(run, "synced", 3, 1)}
+    (widest,) = run.audit.peaks(run.timeline, 1)
+    assert {run.timeline.last_position, widest.position} <= chosen
+
+
+@given(st.integers(1, 60), st.integers(0, 2**31))
+@settings(max_examples=40, deadline=None)
+def test_a_plan_keeps_its_budget_and_repeats_itself(states: int, seed: int) -> None:
+    run = RUN
+    planned = plan_states(run, "cache", states, seed)
+    assert planned == plan_states(run, "cache", states, seed)
+    assert 1 <= len(planned) <= states
+    assert len({state.id for state in planned}) == len(planned)
+    assert [state.position for state in planned] == sorted(state.position for state in planned)
+    assert all(run.first_position < state.position <= run.timeline.last_position for state in planned)
+
+
+RUN = view(puts=60)
+
+
+def test_other_seeds_and_models_draw_other_moments(run: RunView) -> None:
+    plans = [
+        tuple(state.position for state in plan_states(run, model, 30, seed))
+        for model in ("cache", "synced")
+        for seed in range(5)
+    ]
+    assert len(set(plans)) == len(plans)
+
+
+def test_events_are_inside_or_just_after_an_operation_of_their_kind(run: RunView) -> None:
+    events = [
+        state
+        for seed in range(10)
+        for state in plan_states(run, "cache", 60, seed)
+        if state.source == "event"
+    ]
+    kinds = set()
+    for state in events:
+        where, label = state.why.split(" a ")
+        kinds.add(label)
+        kind = Kind[label.split(" of ")[0].upper()]
+        at = [o for o in run.disk.operations if o.kind is kind and run.role(o) == label.split(" of ")[1]]
+        if where == "inside":
+            assert any(o.begin < state.position <= (o.end or 0) for o in at)
+        else:
+            assert any(state.position == (o.end or 0) + 1 for o in at)
+    assert {
+        "write of wal",
+        "write of table",
+        "rename of current",
+        "create of table",
+        "fdatasync of wal",
+    } <= kinds
+
+
+def test_a_run_with_few_events_is_still_planned() -> None:
+    short = view(puts=3, syncs=False)
+    assert len(plan_states(short, "synced", 5, 1)) == 5
+
+
+@pytest.mark.parametrize("total", [3, 4, 10, 30, 100])
+def test_the_models_share_the_states(total: int) -> None:
+    share = split_states(total)
+    assert set(share) == {"cache", "synced"}
+    assert sum(share.values()) == total
+    assert min(share.values()) >= 1
