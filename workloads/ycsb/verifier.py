@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,12 +12,14 @@ from numpy.typing import NDArray
 
 from engines.process import Watcher
 from engines.rocksdb.launch import RocksdbLaunch
-from knobs.errors import Undecided
+from knobs.errors import DuratuneError, Undecided
 from workloads.workload import ROW, Recovered
 from workloads.ycsb.driver import DriverProcess, lifeline, write_spec
 from workloads.ycsb.properties import Properties
 
 _SEND_DEADLINE_S = 10.0
+# The warm process resolves RocksDB's symbols once instead of every child some of them (ld.so(8)).
+_ENVIRONMENT = {"LD_BIND_NOW": "1"}
 _KEYS = ("insertorder", "zeropadding")
 
 
@@ -43,17 +46,14 @@ class Verifier:
         rows = {name: self._folder / f"verify-{number}.{name}" for name in ("candidate", "neutral")}
         spec = self._folder / f"verify-{number}.spec"
         write_spec(spec, self._spec(launch, rows))
+        ends_s = time.monotonic() + deadline_s
         try:
             return self._verify(spec, rows, deadline_s)
-        except Undecided as error:
+        except DuratuneError as error:
+            # Its protocol may be anywhere: the next state gets a new driver.
             self.close()
-            if "nothing within" in error.what:
-                return Recovered(
-                    False, "recover", f"not back within {deadline_s:g} s", deadline_s, _no_rows(), _no_rows()
-                )
-            raise
-        except Exception:
-            self.close()
+            if isinstance(error, Undecided) and time.monotonic() >= ends_s:
+                return _too_late(deadline_s)
             raise
         finally:
             for path in (spec, *rows.values()):
@@ -73,7 +73,8 @@ class Verifier:
 
     def _verify(self, spec: Path, rows: Mapping[str, Path], deadline_s: float) -> Recovered:
         if self._driver is None:
-            self._driver = DriverProcess("verify", "-", self._folder / "verify.log", watcher=self._watcher)
+            log = self._folder / "verify.log"
+            self._driver = DriverProcess("verify", "-", log, _ENVIRONMENT, self._watcher)
         self._driver.send(str(spec), _SEND_DEADLINE_S)
         event = self._driver.wait_for("verified", deadline_s)
         if event["spec"] != str(spec):
@@ -101,6 +102,11 @@ def _read_rows(path: Path) -> NDArray[np.void]:
     data = path.read_bytes()
     # An engine that was killed by its own signal may leave half a row; whole rows are what it had read.
     return np.frombuffer(data[: len(data) // ROW.itemsize * ROW.itemsize], dtype=ROW)
+
+
+def _too_late(deadline_s: float) -> Recovered:
+    error = f"not back within {deadline_s:g} s"
+    return Recovered(False, "recover", error, deadline_s, _no_rows(), _no_rows())
 
 
 def _no_rows() -> NDArray[np.void]:

@@ -8,6 +8,7 @@
 #include "event.h"
 #include "fault.h"
 #include "field_bytes.h"
+#include "histogram.h"
 #include "keys.h"
 #include "requests.h"
 #include "zipfian.h"
@@ -116,6 +117,19 @@ std::string key_names(const Spec& spec) {
   return array(items);
 }
 
+// Latencies in nanoseconds: minimum, maximum, average, then the quantiles of vectors.u.
+std::string quantiles(const Spec& spec) {
+  Histogram halves[2];
+  size_t turn = 0;
+  for (uint64_t ns : list_of<uint64_t>(spec, "vectors.numbers")) halves[turn++ % 2].record(ns);
+  halves[0].add(halves[1]);
+  const Histogram& all = halves[0];
+  std::vector<std::string> items = {std::to_string(all.min_ns()), std::to_string(all.max_ns()),
+                                    json_number(all.average_ns())};
+  for (double u : list_of<double>(spec, "vectors.u")) items.push_back(std::to_string(all.quantile_ns(u)));
+  return array(items);
+}
+
 // The fields of one record, as vectors.count texts.
 std::string fields(const Spec& spec) {
   const Workload workload = Workload::from_spec(spec);
@@ -142,6 +156,7 @@ void print_vectors(const Spec& spec) {
   if (generator == "eta") values = etas(spec);
   if (generator == "latest") values = latest(spec);
   if (generator == "names") values = key_names(spec);
+  if (generator == "quantiles") values = quantiles(spec);
   if (generator == "requests") values = requests(spec);
   if (generator == "shares") values = shares(spec);
   if (generator == "fields") values = fields(spec);
