@@ -50,7 +50,7 @@ class CrashEvidence:
         if kill is not None and distrusted:
             kill = Judgement.unknown(distrusted, kill.acks)
         kill_recovery_s = self.killed.recovered.recovery_s if self.killed and self.killed.recovered else 0.0
-        return CrashVerdict(contract, kill, tuple(judged), kill_recovery_s)
+        return CrashVerdict(contract, kill, tuple(judged), kill_recovery_s, self.recording.disbelief)
 
 
 @dataclass(frozen=True)
@@ -96,6 +96,8 @@ class CrashVerdict:
     kill: Judgement | None
     states: tuple[JudgedState, ...]
     kill_recovery_s: float = 0.0
+    disbelief: str = ""
+    """Why the write log is not believed: then no states are built, and neither crash can be HELD."""
 
     @property
     def verdict(self) -> Verdict:
@@ -136,6 +138,8 @@ class CrashVerdict:
     def _summary(self, crash: CrashKind, others: Sequence[Judgement]) -> CrashSummary:
         states = [state.judgement for state in self.states if state.crash == crash]
         judgements = [*others, *states]
+        if self.disbelief:
+            judgements.append(Judgement.unknown(self.disbelief))
         verdict = worst(judgement.verdict for judgement in judgements)
         acks = max((judgement.acks for judgement in judgements), default=0)
         why = next((j.unknown_why for j in judgements if j.verdict is Verdict.UNKNOWN), "nothing was judged")

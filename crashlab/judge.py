@@ -133,8 +133,7 @@ def judge_states(
 def _judge_state(recording: Recording, state: RecoveredState, contract: Contract) -> JudgedState:
     planned = state.planned
     if not recording.believable:
-        why = f"the write log is not believed: {'; '.join(recording.facts.faults)}"
-        return JudgedState(planned, Judgement.unknown(why), 0.0)
+        return JudgedState(planned, Judgement.unknown(recording.disbelief), 0.0)
     if state.recovered is None:
         return JudgedState(planned, Judgement.unknown(state.failure), 0.0)
     crash = MODELS[planned.model].crash

@@ -90,6 +90,11 @@ class Recording:
         """Whether verdicts may be drawn from the log."""
         return not self.facts.faults
 
+    @property
+    def disbelief(self) -> str:
+        """Why no verdict may be drawn from the log; "" where it is believed."""
+        return f"the write log is not believed: {'; '.join(self.facts.faults)}" if self.facts.faults else ""
+
     @cached_property
     def log(self) -> WriteLog:
         return WriteLog.read(self.folder / "write.log")

@@ -96,6 +96,14 @@ def test_the_kill_stands_where_the_log_is_not_believed() -> None:
         assert (found.process_crash.verdict, found.power_cut.verdict) == (verdict, UNKNOWN)
 
 
+def test_a_log_that_is_not_believed_has_no_states_and_holds_nothing() -> None:
+    for there, verdict in ((WHOLE, UNKNOWN), (SHORT, BROKEN)):
+        kill = killed(PAST, recovered(there), END)
+        found = evidence(kill=kill, faults=("canary: the log lacks a rename",)).under(STRICT)
+        assert (found.process_crash.verdict, found.power_cut.verdict) == (verdict, UNKNOWN)
+        assert "the log lacks a rename" in found.power_cut.unknown_why
+
+
 def test_a_run_that_acknowledged_nothing_decides_nothing() -> None:
     silent = history([W(1, 0, 21, None)], initial_records=2)
     there = recovered(rows(*initial_rows(2)))
