@@ -39,7 +39,10 @@ def as_json(
         "seed": seed,
         "verdict": verdict.verdict.value,
         "reasons": list(verdict.reasons),
-        "process_crash": _summary(verdict.process_crash, properties),
+        "process_crash": {
+            **_summary(verdict.process_crash, properties),
+            "kill": _kill(verdict),
+        },
         "power_cut": {
             **_summary(verdict.power_cut, properties),
             "models": {name: _model(model) for name, model in verdict.models.items() if name != "cache"},
@@ -176,6 +179,14 @@ def _summary(summary: CrashSummary, properties: Properties) -> dict[str, Any]:
         "states": summary.states,
         "unknown_why": summary.unknown_why,
     }
+
+
+def _kill(verdict: CrashVerdict) -> dict[str, Any] | None:
+    """The real SIGKILL by itself, without the `cache` states."""
+    if verdict.kill is None:
+        return None
+    kill = verdict.kill
+    return {"verdict": kill.verdict.value, "reasons": list(kill.reasons), "lost": kill.lost}
 
 
 def _lost(lost: LostWrite | None, properties: Properties) -> dict[str, Any] | None:
