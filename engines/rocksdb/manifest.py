@@ -14,6 +14,7 @@ from engines.rocksdb.log_format import length_prefixed, records, varint
 _COMPARATOR, _LOG_NUMBER, _NEXT_FILE, _LAST_SEQUENCE = 1, 2, 3, 4
 _COMPACT_CURSOR, _DELETED_FILE, _PREVIOUS_LOG, _MINIMUM_LOG = 5, 6, 9, 10
 _NEW_FILE_4 = 103
+_BLOB_FILE_ADDITION, _BLOB_FILE_GARBAGE = 400, 401
 _FAMILY, _FAMILY_ADD, _FAMILY_DROP, _MAX_FAMILY, _ATOMIC_GROUP = 200, 201, 202, 203, 300
 _SAFE_TO_IGNORE = 1 << 13
 _NUMBERS = {
@@ -26,7 +27,7 @@ _NUMBERS = {
     _MAX_FAMILY,
     _ATOMIC_GROUP,
 }
-_END_OF_FILE_FIELDS = 1
+_END_OF_FILE_FIELDS, _END_OF_BLOB_FIELDS = 1, 0
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,8 @@ def _read(edit: bytes, end_offset: int) -> Edit | None:
             _, at = length_prefixed(edit, at)
         elif tag == _NEW_FILE_4:
             at = _skip_new_file(edit, at)
+        elif tag in (_BLOB_FILE_ADDITION, _BLOB_FILE_GARBAGE):
+            at = _skip_blob_file(edit, at, checksummed=tag == _BLOB_FILE_ADDITION)
         elif tag != _FAMILY_DROP:
             return None
     return Edit(numbers.get(_FAMILY, 0), numbers.get(_LOG_NUMBER), numbers.get(_MINIMUM_LOG), end_offset)
@@ -83,8 +86,22 @@ def _skip_new_file(edit: bytes, at: int) -> int:
         _, at = length_prefixed(edit, at)
     for _ in range(2):  # smallest and largest sequence number
         _, at = varint(edit, at)
+    return _skip_fields(edit, at, _END_OF_FILE_FIELDS)
+
+
+def _skip_blob_file(edit: bytes, at: int, *, checksummed: bool) -> int:
+    """Source: db/blob/blob_file_addition.cc and blob_file_garbage.cc, EncodeTo."""
+    for _ in range(3):  # number, count, bytes
+        _, at = varint(edit, at)
+    for _ in range(2 if checksummed else 0):  # checksum method and value
+        _, at = length_prefixed(edit, at)
+    return _skip_fields(edit, at, _END_OF_BLOB_FIELDS)
+
+
+def _skip_fields(edit: bytes, at: int, end: int) -> int:
+    """Skip tagged fields up to the tag that ends them."""
     while True:
         tag, at = varint(edit, at)
-        if tag == _END_OF_FILE_FIELDS:
+        if tag == end:
             return at
         _, at = length_prefixed(edit, at)
