@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from engines.rocksdb.launch import RocksdbLaunch
-from knobs.errors import InvalidInput, Undecided
+from knobs.errors import InvalidInput, MachineLacks, Undecided
 from knobs.native import find
 from workloads.ledger import (
     ACKNOWLEDGED,
@@ -258,6 +258,29 @@ def test_a_full_disk_during_the_run(small: Small, tmp_path: Path, ledger_path: P
     recovered = verify(workload, launch, tmp_path)
     assert recovered.recovered
     assert lost(entries, recovered) == 0
+
+
+@pytest.fixture
+def tiny_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 600 KiB."""
+    folder = tmp_path / "tiny"
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=600k", "tmpfs", folder], check=False, capture_output=True
+    )
+    if mounted.returncode != 0:
+        pytest.skip("mounting a tmpfs needs root and CAP_SYS_ADMIN")
+    yield folder
+    subprocess.run(["umount", folder], check=True)
+
+
+@pytest.mark.parametrize("records", ["450", "5000"])
+def test_a_full_disk_during_the_load(small: Small, tmp_path: Path, tiny_disk: Path, records: str) -> None:
+    # 450 records fit into the WAL and not into a table as well: then it is the flush that fails.
+    workload = small("a").with_values({"recordcount": records})
+    with pytest.raises(MachineLacks, match="No space left on device") as caught:
+        workload.load(RocksdbLaunch(tiny_disk / "db"), tmp_path, seed=1)
+    assert "free space" in caught.value.hint
 
 
 def command_of(run_spec: Path) -> str:

@@ -13,6 +13,7 @@
 #include <fstream>
 #include <map>
 
+#include "abort_report.h"
 #include "event.h"
 #include "fault.h"
 #include "lifeline.h"
@@ -42,6 +43,7 @@ void load(const Spec& spec) {
   spec.text("effective.path", "");
   spec.reject_unused();
   hold_lifeline(plan.lifeline_fd);
+  report_aborts(settings.path);
   load_records(settings, workload, plan);
 }
 
@@ -52,6 +54,7 @@ void run(const Spec& spec) {
   spec.text("effective.path", "");
   spec.reject_unused();
   hold_lifeline(plan.lifeline_fd);
+  report_aborts(settings.path);
   Ledger ledger(plan.ledger_path, plan.threads);
   // A folder without a database is a mistake, whatever the candidate's create_if_missing says.
   settings.options.create_if_missing = false;
@@ -102,6 +105,9 @@ void dispatch(const std::string& command, const std::string& argument) {
 }  // namespace
 }  // namespace duratune
 
+// Without destructors of globals: engine threads of an abandoned instance may still use them.
+[[noreturn]] static void end(int exit_code) { _exit(exit_code); }
+
 int main(int argc, char** argv) {
   using namespace duratune;
   try {
@@ -112,9 +118,9 @@ int main(int argc, char** argv) {
     if (*fault.what() != '\0') {
       emit(event("error").text("code", fault.code()).text("what", fault.what()).text("hint", fault.hint()));
     }
-    return fault.exit_code();
+    end(fault.exit_code());
   } catch (const std::exception& error) {
     emit(event("error").text("code", "internal").text("what", error.what()).text("hint", ""));
-    return 1;
+    end(1);
   }
 }
