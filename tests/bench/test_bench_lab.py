@@ -1,0 +1,113 @@
+"""The lab: crash states judged per minute, and where the time of a trial goes."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+from crashlab.judge import judge_states
+from crashlab.record import RecordPlan
+from crashlab.validate import Lab, plan_all, split_states
+from crashlab.verdict import Verdict
+from tests.bench.figures import Figure, Sheet
+from tests.bench.trial_time import LOAD, MEASURED, RECORDED, RECOVERY, Stopwatch, WatchedWorkload
+from tuner.request import Request, resolve
+from tuner.trial import Reference, TrialPlan, TrialResult, TrialRunner
+
+pytestmark = pytest.mark.bench
+
+STATES = 120
+STATE_ROUNDS = 3
+TRIALS = 4
+RECORDS = 50_000
+SYNCED = "WriteOptions.sync=true"
+
+
+def request_of(*sets: str) -> Request:
+    return resolve("rocksdb", None, sets, "ycsb:a", None, "strict", 7, 16, None, "default", RECORDS)
+
+
+def test_crash_states(lab: Lab, sheet: Sheet, tmp_path: Path) -> None:
+    figures = []
+    for name, sets in {"synced": (SYNCED,), "not synced": ()}.items():
+        request = request_of(*sets)
+        subject = request.subject()
+        recording = lab.record(subject, request.contract, RecordPlan(), tmp_path / name, request.seed)
+        assert recording.believable, recording.facts.faults
+        planned = plan_all(recording, split_states(STATES), request.seed)
+        per_minute, judging_s = [], []
+        for _ in range(STATE_ROUNDS):
+            begin_s = time.monotonic()
+            recovered = lab.recover(recording, subject, planned)
+            middle_s = time.monotonic()
+            judged = list(judge_states(recording, recovered, request.contract))
+            end_s = time.monotonic()
+            assert len(judged) == len(planned)
+            assert all(state.judgement.verdict is not Verdict.UNKNOWN for state in judged)
+            per_minute.append(60.0 * len(planned) / (end_s - begin_s))
+            judging_s.append(1000.0 * (end_s - middle_s) / len(planned))
+        met = median(per_minute) >= 600
+        figures.append(Figure(f"states per minute, {name}", per_minute, "", ">= 600", met))
+        figures.append(Figure(f"of it judging one state, {name}", judging_s, "ms"))
+    sheet.add(
+        "Crash states",
+        f"{STATES} states of both models of a recorded run (YCSB A, 2000 records, "
+        f"{RecordPlan().operations} operations): each rebuilt, recovered by RocksDB, read whole with the "
+        "candidate's and with neutral settings, and judged.",
+        figures,
+    )
+
+
+def test_the_time_of_a_trial(lab: Lab, sheet: Sheet, tmp_path: Path) -> None:
+    request = request_of(SYNCED)
+    plan = TrialPlan()
+    reference = Reference(lab, request.subject(), plan.measure, request.seed)
+    parts: dict[str, list[float]] = {part: [] for part in (LOAD, MEASURED, RECORDED, RECOVERY)}
+    totals, own = [], []
+    for number in range(1, TRIALS + 1):
+        stopwatch = Stopwatch()
+        result, total_s = _timed_trial(lab, request, plan, reference, stopwatch, tmp_path, number)
+        assert result.verdict != Verdict.UNKNOWN.value, result.why
+        for part, found in parts.items():
+            found.append(stopwatch.seconds(part))
+        totals.append(total_s)
+        own.append(total_s - stopwatch.seconds())
+    figures = [Figure(part, found, "s") for part, found in parts.items()]
+    figures.append(Figure("duratune's own", own, "s", "<= 1", median(own) <= 1.0))
+    figures.append(Figure("the whole trial", totals, "s"))
+    sheet.add(
+        "The time of a trial",
+        f"Seconds of a trial under `strict` ({SYNCED}, {RECORDS} records, {plan.measure.warmup_s:g} s of "
+        f"warm-up and {plan.measure.measure_s:g} s measured, for the candidate and for the reference after "
+        f"it, {plan.record.operations} recorded operations, {sum(plan.few.values())} crash states). A run "
+        "counts from its start to its kill, opening included; duratune's own is the rest: cloning, killing, "
+        "reading ledger and write log, rebuilding, judging, writing.",
+        figures,
+    )
+
+
+def _timed_trial(
+    lab: Lab,
+    request: Request,
+    plan: TrialPlan,
+    reference: Reference,
+    stopwatch: Stopwatch,
+    folder: Path,
+    number: int,
+) -> tuple[TrialResult, float]:
+    watched = WatchedWorkload(
+        request.workload.name, request.workload.properties, request.workload.watcher, stopwatch
+    )
+    reference.subject = replace(reference.subject, workload=watched)
+    runner = TrialRunner(lab, replace(request, workload=watched), plan, reference, [])
+    room = folder / f"trial-{number}"
+    room.mkdir()
+    begin_s = time.monotonic()
+    # A best ratio that nothing reaches: the trial gets the few states that every trial gets.
+    result = runner.run(number, room, dict(request.settings), "bench", 1e9)
+    result.save(room)
+    return result, time.monotonic() - begin_s
