@@ -2,13 +2,15 @@
 
 `study.json` says what the study is for; it is written once, before the first trial. A trial's result
 is written into its own folder before Optuna is told, so a study that was killed goes on with the
-same command: a trial that had finished is told from its folder, one that had not is tried again.
+same command: a trial that had finished is told from its folder, one that had not is tried again under
+its own number, so that the reference stays trial 0.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import shutil
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -46,8 +48,13 @@ class StudyFolder:
         folder.mkdir(exist_ok=True)
         return folder
 
+    def clear(self, number: int) -> None:
+        """Remove what a trial left that was interrupted."""
+        folder = self.trial(number)
+        shutil.rmtree(folder)
+
     def results(self) -> list[TrialResult]:
-        """Every result that is kept, in order of trial number."""
+        """Every result that is kept, in order of trial number. Raises InvalidInput for a damaged one."""
         kept = [TrialResult.load(folder) for folder in sorted(self.folder.glob("trial-*"))]
         return [result for result in kept if result is not None]
 
@@ -63,7 +70,8 @@ class StudyFolder:
             return wanted
         try:
             stored: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+            int(stored["seed"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
             raise InvalidInput(f"the study's description is damaged: {error}", where=str(path)) from error
         different = [
             f"{name} is {stored.get(name)!r} there and {value!r} here"
@@ -103,8 +111,9 @@ class OptunaStudy:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
             sampler = optuna.samplers.TPESampler(seed=seed, multivariate=True)
+        self._storage = optuna.storages.get_storage(f"sqlite:///{folder.folder / _DATABASE}")
         self.study = optuna.create_study(
-            storage=f"sqlite:///{folder.folder / _DATABASE}",
+            storage=self._storage,
             study_name=name,
             sampler=sampler,
             direction="maximize",
@@ -112,23 +121,28 @@ class OptunaStudy:
         )
 
     def recover(self) -> int:
-        """After a kill: tell every running trial from its folder, or fail it and queue it again.
+        """After a kill: tell every running trial whose result is kept, and queue the others again.
 
-        Returns how many trials are queued again.
+        A trial that is queued again keeps its number and values and comes before every other. Returns
+        how many those are.
         """
         again = 0
         for trial in self.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
             result = TrialResult.load(self._folder.folder / f"trial-{trial.number:04d}")
+            # Optuna has no public way from a trial's number to what its storage or a Trial asks for.
             if result is not None:
-                # Optuna has no public way from a trial's number back to the object that takes constraints.
                 self._asked = optuna.trial.Trial(self.study, trial._trial_id)
                 self.tell(result)
                 continue
-            self.study.tell(trial.number, state=TrialState.FAIL)
-            if trial.params:
-                self.study.enqueue_trial(trial.params, user_attrs=trial.user_attrs)
-                again += 1
+            self._folder.clear(trial.number)
+            self._storage.set_trial_state_values(trial._trial_id, TrialState.WAITING)
+            again += 1
         return again
+
+    @property
+    def known_trials(self) -> int:
+        """How many trials the study knows, those that are queued included."""
+        return len(self.study.get_trials(deepcopy=False))
 
     def enqueue(self, settings: Mapping[str, str], attributes: Mapping[str, str]) -> None:
         """Queue a start point. Raises InvalidInput where it lies outside the space."""
@@ -157,7 +171,11 @@ class OptunaStudy:
         if result.verdict == Verdict.UNKNOWN.value:
             self.study.tell(trial, state=TrialState.FAIL)
             return
-        trial.set_constraint(STARTS, 1.0 if result.verdict == REJECTED else -1.0)
+        constraints = {STARTS: result.verdict == REJECTED}
         if self._constrained:
-            trial.set_constraint(CONTRACT, 1.0 if result.broken else -1.0)
+            constraints[CONTRACT] = result.broken
+        for name, is_violated in constraints.items():
+            # One that was set just before a kill stays as it is, and Optuna would warn of a second time.
+            if name not in trial.constraints:
+                trial.set_constraint(name, 1.0 if is_violated else -1.0)
         self.study.tell(trial, result.ratio)
