@@ -56,6 +56,11 @@ class SearchSpace:
             )
         return point
 
+    def takes(self, name: str, value: str) -> bool:
+        """Whether the knob is searched and the value is one that the search may propose."""
+        distribution = self.distributions.get(name)
+        return distribution is not None and _parameter(distribution, value) is not None
+
     def settings(self, parameters: Mapping[str, Parameter]) -> dict[str, str]:
         """What a point sets otherwise than the reference, in the engine's text."""
         return {name: _text(value) for name, value in parameters.items() if value != self.reference[name]}
