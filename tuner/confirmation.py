@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from crashlab.kill import MeasurePlan
 from crashlab.subject import Subject
 from crashlab.validate import Lab
-from tuner.interleaved import interleaved
+from knobs.errors import Undecided
+from tuner.interleaved import Measured, interleaved
 from tuner.interval import RatioInterval, ratio_interval
 
 
@@ -39,24 +40,41 @@ def paired_rounds(
     seed: int,
     advance: Callable[[], None] = lambda: None,
 ) -> list[PairedRound]:
-    """Measure the two in turn; which goes first alternates, so that a drift favours neither."""
+    """Measure the two in turn; which goes first alternates, so that a drift favours neither.
+
+    Raises Undecided where a run did nothing, and what ``Lab.measure`` does.
+    """
     return [
-        PairedRound(ours.throughput_per_s, theirs.throughput_per_s)
-        for ours, theirs in interleaved(lab, [candidate, reference], plan, rounds, seed, advance)
+        PairedRound(*map(_rate, measured))
+        for measured in interleaved(lab, [candidate, reference], plan, rounds, seed, advance)
     ]
 
 
 def play_off(
     lab: Lab, finalists: Sequence[Subject], reference: Subject, plan: MeasurePlan, rounds: int, seed: int
 ) -> list[float]:
-    """Each finalist's ratio to the reference: the geometric mean over the rounds."""
-    found = interleaved(lab, [reference, *finalists], plan, rounds, seed)
+    """Each finalist's ratio to the reference: the geometric mean over the rounds.
+
+    Raises Undecided where a run did nothing, and what ``Lab.measure`` does.
+    """
+    found = [
+        [_rate(one) for one in measured]
+        for measured in interleaved(lab, [reference, *finalists], plan, rounds, seed)
+    ]
     return [
-        math.exp(
-            sum(math.log(one[place].throughput_per_s / one[0].throughput_per_s) for one in found) / len(found)
-        )
+        math.exp(sum(math.log(rates[place] / rates[0]) for rates in found) / len(found))
         for place in range(1, len(finalists) + 1)
     ]
+
+
+def _rate(measured: Measured) -> float:
+    if measured.throughput_per_s <= 0:
+        raise Undecided(
+            "no operation ended in a measured phase, so there is no ratio",
+            where="confirmation",
+            hint="measure longer: --measure 5; the same command resumes the study",
+        )
+    return measured.throughput_per_s
 
 
 def interval_of(rounds: Sequence[PairedRound], seed: int) -> RatioInterval:

@@ -23,7 +23,7 @@ from crashlab.subject import Subject
 from crashlab.validate import Lab, plan_all
 from crashlab.verdict import Judgement, Verdict
 from engines.rocksdb.readback import effective_settings
-from knobs.errors import DuratuneError, InvalidInput, Undecided
+from knobs.errors import InvalidInput, Undecided
 from knobs.rocksdb import tuning
 from knobs.rocksdb.changes import differences
 from tuner.request import Request, host_limits
@@ -80,15 +80,25 @@ class TrialResult:
 
     @staticmethod
     def load(folder: Path) -> TrialResult | None:
-        """The result kept in a trial's folder; None where the trial did not get that far."""
+        """The result kept in a trial's folder; None where the trial did not get that far.
+
+        Raises InvalidInput for one that is damaged or of another version.
+        """
         path = folder / "result.json"
         if not path.exists():
             return None
-        stored = json.loads(path.read_text(encoding="utf-8"))
-        stored.pop("schema")
-        for name in ("reasons", "reference_per_s", "findings"):
-            stored[name] = tuple(stored[name])
-        return TrialResult(**stored)
+        try:
+            stored = json.loads(path.read_text(encoding="utf-8"))
+            stored.pop("schema")
+            for name in ("reasons", "reference_per_s", "findings"):
+                stored[name] = tuple(stored[name])
+            return TrialResult(**stored)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise InvalidInput(
+                f"a trial's result cannot be read: {error}",
+                where=str(path),
+                hint="it is damaged or of another version of duratune; name another folder with --study",
+            ) from error
 
 
 class Reference:
@@ -106,8 +116,14 @@ class Reference:
         self.seconds_per_run = time.monotonic() - started_s
 
     def measure(self) -> float:
-        """One more run of the reference: operations per second."""
+        """One more run of the reference: operations per second. Raises Undecided where it did nothing."""
         run = self._lab.measure(self.subject, self._plan, self._seed, recover=False, base=self._base / "db")
+        if run.throughput <= 0:
+            raise Undecided(
+                f"the reference did no operation in {self._plan.measure_s:g} s",
+                where="reference",
+                hint="measure longer: --measure 5",
+            )
         self.latest_per_s = run.throughput
         return self.latest_per_s
 
@@ -131,7 +147,10 @@ class TrialRunner:
     def run(
         self, number: int, folder: Path, settings: Mapping[str, str], proposer: str, best_ratio: float
     ) -> TrialResult:
-        """Run one trial into its folder. UNKNOWN results say why; nothing raises for the candidate's sake."""
+        """Run one trial into its folder. UNKNOWN results say why; nothing raises for the candidate's sake.
+
+        Raises MachineLacks where the machine would fail every candidate, as with a full disk.
+        """
         seed = self.request.seed + number
         result = TrialResult(number, proposer, dict(settings), Verdict.UNKNOWN.value)
         try:
@@ -160,7 +179,7 @@ class TrialRunner:
         )
         try:
             return self._crash(result, subject, killed, folder, seed, ratio > best_ratio)
-        except DuratuneError as error:
+        except (InvalidInput, Undecided) as error:
             return replace(result, why=str(error))
 
     def _check_memory(self, settings: Mapping[str, str]) -> None:
