@@ -14,6 +14,7 @@ from tuner.interval import METHOD
 from tuner.request import Request
 from tuner.trial import TrialResult
 from tuner.tuning import StudyOutcome, StudyPlan
+from workloads import registry
 
 OPTIONS_NAME = "OPTIONS"
 OUTSIDE_NAME = "write-options.json"
@@ -63,7 +64,12 @@ def as_json(
         if interval
         else None,
         "refused": [
-            {"trial": result.number, "reasons": list(result.reasons), "ratio": result.ratio}
+            {
+                "trial": result.number,
+                "verdict": result.verdict,
+                "reasons": list(result.reasons),
+                "ratio": result.ratio,
+            }
             for result in refused(outcome)
         ],
         "fastest": {
@@ -99,11 +105,11 @@ def as_text(
 
 
 def refused(outcome: StudyOutcome) -> list[TrialResult]:
-    """The trials that broke the contract although they were faster than the best that held it."""
+    """The trials that broke the contract although they were faster than the best that held it, and those
+    that held it once and not on the winner's fresh run."""
     best = outcome.winner.trial.ratio if outcome.winner else 0.0
     broken = [result for result in outcome.results if result.broken and result.ratio > best]
-    at_last = list(outcome.winner.refused_at_last) if outcome.winner else []
-    return sorted([*broken, *at_last], key=lambda result: -result.ratio)
+    return sorted([*broken, *outcome.refused_at_last], key=lambda result: -result.ratio)
 
 
 def write_winner(request: Request, folder: Path, trial: TrialResult) -> Path:
@@ -127,9 +133,12 @@ def write_winner(request: Request, folder: Path, trial: TrialResult) -> Path:
 def repeat_command(request: Request, folder: Path) -> str:
     """The one command that repeats the winner's verdict."""
     config = f"{folder}/winner/{OPTIONS_NAME}+{folder}/winner/{OUTSIDE_NAME}"
-    stated = request.workload.properties.stated
+    by_name = registry.find(request.workload.name).properties.stated
     properties = [
-        word for name in ("recordcount", "operationcount") for word in ("-p", f"{name}={stated[name]}")
+        word
+        for name, value in request.workload.properties.stated.items()
+        if by_name.get(name) != value
+        for word in ("-p", f"{name}={value}")
     ]
     words = [
         "duratune",
@@ -209,9 +218,12 @@ def _refused_lines(outcome: StudyOutcome) -> list[str]:
     found = refused(outcome)
     if not found:
         return ["refused        no candidate faster than the winner broke the contract"]
-    lines = [f"refused        {len(found)} faster candidates broke the contract:"]
+    lines = [
+        f"refused        {len(found)} that did not hold the contract, as a trial or on a fresh run:"
+    ]
     lines += [
-        f"                 trial {result.number}: {result.ratio:.2f} x reference, {', '.join(result.reasons)}"
+        f"                 trial {result.number}: {result.ratio:.2f} x reference, "
+        f"{', '.join(result.reasons) or f'{result.verdict}: {result.why}'}"
         for result in found[:10]
     ]
     return lines

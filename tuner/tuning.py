@@ -26,6 +26,7 @@ from tuner.budget import Budget
 from tuner.confirmation import PairedRound, interval_of, paired_rounds, play_off
 from tuner.interval import RatioInterval
 from tuner.output import Output, Progress
+from tuner.proposers.proposal import Proposal
 from tuner.proposers.rules import RocksdbRules
 from tuner.request import Request, host_limits
 from tuner.search_space import SearchSpace, build_space
@@ -54,11 +55,10 @@ class StudyPlan:
 
 @dataclass(frozen=True)
 class Winner:
-    """The best trial that held, judged once more; the verdict is None where only the reference is left."""
+    """The best trial that held, and its verdict on a fresh run."""
 
     trial: TrialResult
     verdict: CrashVerdict
-    refused_at_last: tuple[TrialResult, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -72,6 +72,8 @@ class StudyOutcome:
     interval: RatioInterval | None
     fastest: TrialResult | None
     """In an audit: what a search for speed alone would have shipped."""
+    refused_at_last: Sequence[TrialResult] = ()
+    """Who held as a trial and not on the winner's fresh run, with the verdict of that run."""
 
 
 def reference_settings(request: Request) -> dict[str, str]:
@@ -93,6 +95,7 @@ def search_space(request: Request, plan: StudyPlan, reference: Mapping[str, str]
         ranges |= tuning.UNSAFE_RANGES
     if request.contract.window_ms is not None:
         ranges |= tuning.bounded_ranges(request.contract.window_ms)
+    _refuse_unmatched(request, (*plan.only, *plan.exclude))
     chosen = {name: found for name, found in ranges.items() if _is_chosen(name, plan)}
     if not chosen:
         raise InvalidInput(
@@ -106,12 +109,25 @@ def _stated(request: Request) -> dict[str, str]:
     return request.base.settings(request.column_family)
 
 
-def _is_chosen(name: str, plan: StudyPlan) -> bool:
-    def matches(patterns: Sequence[str]) -> bool:
-        short = name.partition(".")[2]
-        return any(fnmatch.fnmatch(name, pattern) or fnmatch.fnmatch(short, pattern) for pattern in patterns)
+def _refuse_unmatched(request: Request, patterns: Sequence[str]) -> None:
+    """Raises InvalidInput for patterns that match no knob at all: a misspelt one would be ignored."""
+    names = [knob.name for knob in request.catalogue.knobs()]
+    unmatched = [pattern for pattern in patterns if not any(_matches(name, pattern) for name in names)]
+    if unmatched:
+        raise InvalidInput(
+            f"no knob matches {', '.join(map(repr, unmatched))}",
+            where="--only/--exclude",
+            hint="duratune knobs rocksdb lists them; a pattern is a name, or has * in it",
+        )
 
-    return (not plan.only or matches(plan.only)) and not matches(plan.exclude)
+
+def _is_chosen(name: str, plan: StudyPlan) -> bool:
+    is_wanted = not plan.only or any(_matches(name, pattern) for pattern in plan.only)
+    return is_wanted and not any(_matches(name, pattern) for pattern in plan.exclude)
+
+
+def _matches(name: str, pattern: str) -> bool:
+    return any(fnmatch.fnmatchcase(word, pattern) for word in (name, name.partition(".")[2]))
 
 
 class Tuning:
@@ -144,7 +160,8 @@ class Tuning:
         self._budget.plan(self._plan, reference.seconds_per_run)
         self._output.result(self._budget.in_words(self._plan))
         results = self._search(reference, controls, progress)
-        winner = None if self._plan.audit_only else self._winner(self._ranked(results))
+        refused: list[TrialResult] = []
+        winner = None if self._plan.audit_only else self._winner(self._ranked(results), refused)
         rounds: list[PairedRound] = []
         interval = None
         measured = [result for result in results if result.ratio > 0]
@@ -153,7 +170,7 @@ class Tuning:
         if claimed is not None and claimed.number > 0:
             rounds = self._confirm(claimed)
             interval = interval_of(rounds, self._request.seed)
-        return StudyOutcome(controls, results, winner, rounds, interval, fastest)
+        return StudyOutcome(controls, results, winner, rounds, interval, fastest, refused)
 
     def _search(
         self, reference: Reference, controls: Sequence[Control], progress: Progress
@@ -167,10 +184,9 @@ class Tuning:
             self._request.seed + len(results),
             not self._plan.audit_only,
         )
-        again = study.recover()
-        if not results and not again:
-            self._enqueue_start_points(study)
-        elif results:
+        study.recover()
+        self._enqueue_start_points(study)
+        if results:
             self._output.note(f"resuming: {len(results)} trials are finished and not repeated")
         runner = TrialRunner(self._lab, self._request, self._plan.trial, reference, controls)
         progress.start(self._budget.trials_expected, "trials")
@@ -208,16 +224,21 @@ class Tuning:
         return result
 
     def _enqueue_start_points(self, study: OptunaStudy) -> None:
-        study.enqueue({}, {"proposer": "reference", "reason": "what every ratio is to"})
+        """Queue the reference and then the rules' points, but for those that the study knows already.
+
+        Of a point the values are left out that are not searched, or lie outside of a choice that the
+        reference's own value makes of a range.
+        """
+        points = [Proposal("reference", {}, "what every ratio is to")]
         for proposal in RocksdbRules().start_points(host_limits()):
             searched = {
-                name: value for name, value in proposal.settings.items() if name in self._space.distributions
+                name: value for name, value in proposal.settings.items() if self._space.takes(name, value)
             }
             if searched:
-                study.enqueue(
-                    searched,
-                    {"proposer": proposal.proposer, "reason": proposal.reason, "source": proposal.source},
-                )
+                points.append(replace(proposal, settings=searched))
+        for point in points[study.known_trials :]:
+            attributes = {"proposer": point.proposer, "reason": point.reason, "source": point.source}
+            study.enqueue(point.settings, attributes)
 
     def _ranked(self, results: Sequence[TrialResult]) -> list[TrialResult]:
         """Who held, best first: the candidates that were faster than the reference, then the reference.
@@ -241,14 +262,23 @@ class Tuning:
             ranked = [*(finalists[place] for place in order), *ranked[len(finalists) :]]
         return [*ranked, *(result for result in results if result.number == 0 and result.held)]
 
-    def _winner(self, ranked: Sequence[TrialResult]) -> Winner | None:
-        """The best that still holds under the deepest plan on a fresh run with fresh seeds."""
-        refused: list[TrialResult] = []
+    def _winner(self, ranked: Sequence[TrialResult], refused: list[TrialResult]) -> Winner | None:
+        """The best that still holds under the deepest plan on a fresh run with fresh seeds.
+
+        Who does not is added to ``refused``.
+        """
         for trial in ranked:
             verdict = self._judge_once_more(trial)
             if verdict.verdict is Verdict.HELD:
-                return Winner(trial, verdict, tuple(refused))
-            refused.append(replace(trial, verdict=verdict.verdict.value, reasons=verdict.reasons))
+                return Winner(trial, verdict)
+            refused.append(
+                replace(
+                    trial,
+                    verdict=verdict.verdict.value,
+                    reasons=verdict.reasons,
+                    why=verdict.process_crash.unknown_why or verdict.power_cut.unknown_why,
+                )
+            )
         return None
 
     def _judge_once_more(self, trial: TrialResult) -> CrashVerdict:

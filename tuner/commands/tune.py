@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from crashlab.models import MODELS
-from crashlab.verdict import Verdict
 from engines.lock import exclusive
 from engines.provenance import provenance
+from knobs.configuration import parse_settings
 from knobs.finding import Finding
 from tuner import crash_report, folders, options, tune_report
 from tuner.output import Output
@@ -95,7 +95,7 @@ def command(
         time_s=options.seconds(time) if time is not None else (None if trials is not None else TIME_S),
         audit_only=audit_only,
         only=tuple(only or ()),
-        exclude=(*(exclude or ()), *(pair.partition("=")[0] for pair in fixed)),
+        exclude=(*(exclude or ()), *parse_settings(engine, fixed)),
         trial=default_trial_plan(measure),
     )
     folder = _study_folder(request, workload, plan, study)
@@ -159,13 +159,12 @@ def _tune(request: Request, plan: StudyPlan, folder: StudyFolder, data: Path | N
     folder.finish(document)
     output.result(text)
     output.document(document)
-    return 0 if _something_held(outcome) else 1
+    return 0 if _something_held(plan, outcome) else 1
 
 
-def _something_held(outcome: StudyOutcome) -> bool:
-    return outcome.winner is not None or any(
-        result.verdict == Verdict.HELD.value for result in outcome.results
-    )
+def _something_held(plan: StudyPlan, outcome: StudyOutcome) -> bool:
+    """A search needs a winner that held on its fresh run; an audit crowns none."""
+    return any(result.held for result in outcome.results) if plan.audit_only else outcome.winner is not None
 
 
 def _assumed(request: Request, reference: dict[str, str]) -> list[Finding]:
