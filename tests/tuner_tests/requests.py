@@ -1,0 +1,44 @@
+"""Requests and results that the tests of the tuner share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tuner.request import Request, resolve
+from tuner.trial import TrialResult
+
+MIB = 1 << 20
+
+
+def request_of(
+    *sets: str,
+    config: str | None = None,
+    contract: str = "process",
+    workload: str = "ycsb:a",
+    properties: tuple[str, ...] = (),
+    scale: int | None = 1,
+    column_family: str = "default",
+) -> Request:
+    """What `duratune tune rocksdb` would resolve: 1,000 records, 4 clients, seed 1."""
+    return resolve(
+        "rocksdb",
+        config,
+        list(sets),
+        workload,
+        list(properties),
+        contract,
+        1,
+        4,
+        scale,
+        column_family,
+        50_000,
+    )
+
+
+def result_of(number: int, verdict: str = "HELD", ratio: float = 1.0, **more: Any) -> TrialResult:
+    """A trial's result with a throughput of a thousand times its ratio."""
+    settings = more.pop("settings", {})
+    proposer = more.pop("proposer", "reference" if number == 0 else "tpe")
+    return TrialResult(
+        number, proposer, settings, verdict, ratio=ratio, throughput_per_s=1_000.0 * ratio, **more
+    )
