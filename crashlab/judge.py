@@ -30,6 +30,8 @@ from workloads.workload import Recovered
 
 RECOVERY_DEADLINE_S = 120.0
 CHECKS = ("rows as the candidate reads them", "rows with neutral settings", "table checksums")
+FREE_BYTES_MIN = 64 << 20
+"""With less room than this a failed recovery is laid to the disk, not to the state."""
 _KILLED_FROM_OUTSIDE = "signal 9"
 _LACKS_OF_THE_MACHINE = tuple(
     os.strerror(number) for number in (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
@@ -113,13 +115,21 @@ class _Recoverer:
                     )
                     launch = self._subject.launch(folder).at(self._materialiser.build(image, target))
                     recovered = verifier.verify(launch, RECOVERY_DEADLINE_S)
-                    states.append(RecoveredState(state, recovered))
+                    states.append(RecoveredState(state, recovered, lack_of_room(recovered, folder)))
                 except Exception as error:  # an exception inside a judgement is UNKNOWN, with its words kept
                     states.append(RecoveredState(state, None, f"{type(error).__name__}: {error}"))
                 finally:
                     shutil.rmtree(target, ignore_errors=True)
                     self._advance()
         return states
+
+
+def lack_of_room(recovered: Recovered, folder: Path) -> str:
+    """Why a recovery that failed says nothing of the state: an engine may simply abort on a full disk."""
+    free_bytes = shutil.disk_usage(folder).free
+    if recovered.stage and free_bytes < FREE_BYTES_MIN:
+        return f"the disk had {free_bytes} bytes free when {recovered.stage} failed: {recovered.error}"
+    return ""
 
 
 def judge_states(
@@ -134,7 +144,7 @@ def _judge_state(recording: Recording, state: RecoveredState, contract: Contract
     planned = state.planned
     if not recording.believable:
         return JudgedState(planned, Judgement.unknown(recording.disbelief), 0.0)
-    if state.recovered is None:
+    if state.recovered is None or state.failure:
         return JudgedState(planned, Judgement.unknown(state.failure), 0.0)
     crash = MODELS[planned.model].crash
     cut = recording.cut(planned.position)

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from crashlab.copying import clone_folder
-from crashlab.judge import RECOVERY_DEADLINE_S, judge_recovered, with_reason
+from crashlab.judge import RECOVERY_DEADLINE_S, judge_recovered, lack_of_room, with_reason
 from crashlab.oracle import Cut, History
 from crashlab.subject import Subject
 from crashlab.verdict import Judgement
 from engines.scratch import Scratch
 from knobs.contract import Contract
+from knobs.errors import MachineLacks
 from workloads.ledger import Ledger
 from workloads.workload import Plan, Recovered
 from workloads.ycsb.workload import EFFECTIVE_NAME
@@ -136,6 +137,7 @@ def _run(
         warmup_s=plan.warmup_s,
         measure_s=plan.measure_s,
         target_per_s=plan.target_per_s,
+        ticker_ms=0,  # the kill needs no write log, so nobody asks for the engine's count of syncs
     )
     with Ledger.create(ledger_path, subject.threads, capacity) as ledger:
         with subject.workload.start(launch, run_plan, folder, ledger_path) as run:
@@ -152,6 +154,9 @@ def _run(
     if recover:
         clone_folder(launch.database, folder / "clone", subject.engine.log_reader)
         recovered = subject.workload.verify(launch.at(folder / "clone"), folder, RECOVERY_DEADLINE_S)
+        lack = lack_of_room(recovered, folder)
+        if lack:
+            raise MachineLacks(lack, where=str(folder), hint="free space, or name another folder with --data")
     return KilledRun(
         measured,
         effective,
