@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_module
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -73,8 +74,13 @@ def command(
     plan = CrashPlan(split_states(states), MeasurePlan(measure_s=time_s), RecordPlan(operations=operations))
     output.result(f"contract       {request.contract}: {request.contract.in_words()}")
     output.result(_asked(request))
-    with exclusive(folder):
-        return _crash(request, plan, folder, data, output)
+    try:
+        with exclusive(folder):
+            return _crash(request, plan, folder, data, output)
+    finally:
+        # A run that did not get to its document cannot be replayed: it leaves no folder behind.
+        if not (folder / DOCUMENT).exists():
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _crash(request: Request, plan: CrashPlan, folder: Path, data: Path | None, output: Output) -> int:
