@@ -36,7 +36,8 @@ class Driver:
     seconds: float
     ledger: bool = True
     recorder: Recorder | None = None
-    ready_bytes: int = 0
+    ticker_ms: int = 0
+    """How often the engine's count of syncs is sampled, which only recorded runs do (crashlab/kill.py)."""
     cpu_us: list[float] = field(default_factory=list)
     log_bytes: list[float] = field(default_factory=list)
 
@@ -49,7 +50,7 @@ class Driver:
         root.mkdir()
         launch = launch.at(root / "db")
         self.subject.workload.load(launch, folder, seed)
-        plan = Plan(self.subject.threads, seed, measure_s=self.seconds)
+        plan = Plan(self.subject.threads, seed, measure_s=self.seconds, ticker_ms=self.ticker_ms)
         environment = self._environment(root, shared)
         try:
             with (
@@ -76,7 +77,7 @@ class Driver:
         if self.recorder is None:
             return {}
         assert shutil.disk_usage(shared).free > LOG_BYTES // 2, "too little shared memory for a write log"
-        WriteLog.create(shared / "write.log", LOG_BYTES, self.ready_bytes)
+        WriteLog.create(shared / "write.log", LOG_BYTES)
         return self.recorder.environment(root, shared / "write.log", shared / "ledger")
 
     @contextmanager

@@ -115,7 +115,7 @@ def _origin(folder: Path, load_before: float) -> list[str]:
         f"- date: {datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
         f"- duratune: {version()}, commit {commit() or 'unknown'}",
         f"- host: {machine.cpus} x {machine.cpu_model}, {machine.memory_bytes / 2**30:.0f} GiB, "
-        f"Linux {machine.kernel}, {disk.type} ({disk.options})",
+        f"Linux {machine.kernel}, {disk.type}",
         f"- engine: RocksDB {RocksdbEngine().version()}",
         f"- load average: {load_before:.1f} before, {os.getloadavg()[0]:.1f} after; "
         "its own share is about the number of cores",

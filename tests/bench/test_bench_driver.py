@@ -95,7 +95,7 @@ def test_the_ledger(lab: Lab, sheet: Sheet) -> None:
         figures.append(ratio("CPU time of a put without it over with it", without.cpu_us, with_it.cpu_us))
     sheet.add(
         "The ledger",
-        "Puts per second with the ledger and the sync counter's samples over those without, where it weighs "
-        f"most: inserts only, nothing synced, {THREADS} threads, {SECONDS:g} s.",
+        "Puts per second with the ledger over those without, where it weighs most: inserts only, nothing "
+        f"synced, {THREADS} threads, {SECONDS:g} s.",
         figures,
     )

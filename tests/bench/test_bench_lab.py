@@ -46,8 +46,9 @@ def test_crash_states(lab: Lab, sheet: Sheet, tmp_path: Path) -> None:
             middle_s = time.monotonic()
             judged = list(judge_states(recording, recovered, request.contract))
             end_s = time.monotonic()
-            assert len(judged) == len(planned)
-            assert all(state.judgement.verdict is not Verdict.UNKNOWN for state in judged)
+            assert [state.judgement.unknown_why for state in judged] == [""] * len(planned)
+            # A recovery that ran into its deadline would be told as a slow lab, and is a wrong verdict.
+            assert [one for one in recovered if not (one.recovered and one.recovered.recovered)] == []
             per_minute.append(60.0 * len(planned) / (end_s - begin_s))
             judging_s.append(1000.0 * (end_s - middle_s) / len(planned))
         met = median(per_minute) >= 600
