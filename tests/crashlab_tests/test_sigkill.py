@@ -1,0 +1,40 @@
+"""The `cache` model against reality: does a SIGKILL cut a write in two on this kernel and file system?"""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+WRITER = """
+import os, sys
+path, size = sys.argv[1], int(sys.argv[2])
+file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
+data = b"x" * size
+print("up", flush=True)
+for number in range(1 << 30):
+    os.write(file, data)
+    if number % max(1, (64 << 20) // size) == 0:
+        os.ftruncate(file, 0)
+"""
+KILLS = 40
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [8_192, 65_536, 1_048_576])
+def test_a_kill_tears_no_write(tmp_path: Path, rng: random.Random, size: int) -> None:
+    """If this fails, `cache` must learn to cut the write that was open."""
+    path = tmp_path / "log"
+    for _ in range(KILLS):
+        command = [sys.executable, "-S", "-c", WRITER, str(path), str(size)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as writer:
+            assert writer.stdout is not None
+            assert writer.stdout.readline() == b"up\n"
+            time.sleep(rng.uniform(0.0, 0.005))  # not a wait for something: the moment of the kill is random
+            writer.send_signal(signal.SIGKILL)
+        assert path.stat().st_size % size == 0
