@@ -10,6 +10,7 @@ typer parameters are the options; it parses, calls, prints and returns an exit c
 from __future__ import annotations
 
 import difflib
+import errno
 import importlib
 import os
 import signal
@@ -18,7 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import FrameType
 
-from knobs.errors import DuratuneError, InvalidInput
+from knobs.errors import DuratuneError, InvalidInput, MachineLacks
 from tuner import failure
 
 
@@ -67,6 +68,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return failure.report_signal(ended.signal, as_json=as_json)
     except BrokenPipeError:
         return _reader_gone()
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            return failure.report_internal(error, as_json=as_json)
+        return failure.report(_no_space(error), as_json=as_json)
     except (Exception, SystemExit) as error:
         # The boundary: whatever gets here, a library's own exit too, is a defect of duratune.
         return failure.report_internal(error, as_json=as_json)
@@ -164,6 +169,14 @@ def _overview() -> str:
             "",
             "duratune COMMAND --help tells the options; duratune --version the version.",
         ]
+    )
+
+
+def _no_space(error: OSError) -> MachineLacks:
+    return MachineLacks(
+        error.strerror or "no space",
+        where=str(error.filename2 or error.filename or "disk"),
+        hint="free space there, or name folders elsewhere: --data for the data, --study for the results",
     )
 
 
