@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,13 +14,37 @@ from tests.crashlab_tests.proof_journal import Journal
 from tests.crashlab_tests.verdict_table import MEASURE, RECORD, ROWS, STATES, Expected, Row
 
 
-def render(journal: Journal, controls: Sequence[Control], seeds: int, checkout: Path) -> str:
+def render(
+    journal: Journal, interruptions: Journal, controls: Sequence[Control], seeds: int, checkout: Path
+) -> str:
     """The page as Markdown; ``seeds`` is how many each row is to have."""
-    return (
-        "\n".join([*_head(journal, checkout), "", *_table(journal, seeds), "", *_foot(journal, controls)])
-        + "\n"
-    )
+    parts = [
+        _head(journal, checkout),
+        _table(journal, seeds),
+        _foot(journal, controls),
+        _signals(interruptions),
+    ]
+    return "\n\n".join("\n".join(part) for part in parts) + "\n"
 
+
+def _signals(interruptions: Journal) -> list[str]:
+    results = list(interruptions.results.values())
+    counts = Counter(str(result["row"]) for result in results)
+    by_signal = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
+    faults = [f"- {fault}" for result in results for fault in result["faults"]]
+    return [
+        "`duratune crash` was ended by a signal at a random moment, and its exit code, processes, shared memory",
+        "and scratch folders were looked at (after a SIGKILL once `doctor --clean` had run):",
+        f"{len(results)} times ({by_signal}); something was wrong or left behind in"
+        f" {sum(bool(result['faults']) for result in results)}.",
+        *faults,
+    ]
+
+
+EXPLANATION = (
+    "a state inside of a write to the WAL: the kernel copies page by page, a SIGKILL may end it between two"
+    " pages, and this recovery mode refuses a torn record"
+)
 
 INTRODUCTION = f"""\
 # Verdicts
@@ -74,7 +99,8 @@ def _foot(journal: Journal, controls: Sequence[Control]) -> list[str]:
     ]
     faults = [
         f"- {result['row']}, seed {result['seed']}: {'; '.join(result['faults'] + result['audit_faults'])}"
+        + (f" ({EXPLANATION})" if not result["unexplained"] + result["audit_faults"] else "")
         for result in results
         if result["faults"] or result["audit_faults"]
     ]
-    return [*lines, *(["", "Wrong:", "", *faults] if faults else [])]
+    return [*lines, *(["", "Not as the table says:", "", *faults] if faults else [])]

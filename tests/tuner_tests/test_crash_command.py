@@ -1,0 +1,331 @@
+"""`duratune crash` as a process: verdicts, documents, bad input, limits, signals; nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import resource
+import shlex
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.tuner_tests.crash_runs import Ended, Room
+from tests.tuner_tests.interruptions import interrupted
+
+pytestmark = pytest.mark.slow
+
+QUICK = ("--states", "9", "--time", "0.3", "--operations", "1000", "--scale", "2")
+
+
+@pytest.fixture
+def room(tmp_path: Path) -> Iterator[Room]:
+    """Whatever the test does, nothing that is duratune's is left at its end."""
+    room = Room.make(tmp_path)
+    yield room
+    assert room.left_behind() == []
+
+
+def refused(room: Room, *arguments: str, code: int = 2) -> dict[str, str]:
+    """The error of a crash command that must fail; it leaves no results folder."""
+    before = sorted(room.folder.rglob("*"))
+    ended = room.run("crash", "rocksdb", *arguments, "--json")
+    assert ended.code == code, ended
+    document = ended.document
+    assert (set(document), document["schema"]) == ({"schema", "error"}, 1)
+    error: dict[str, str] = document["error"]
+    assert set(error) == {"code", "what", "where", "hint"}
+    after = [path for path in sorted(room.folder.rglob("*")) if path != room.folder / "results"]
+    assert after == before
+    assert "Traceback" not in ended.err
+    return error
+
+
+# Verdicts.
+
+
+@pytest.fixture(scope="module")
+def broken(tmp_path_factory: pytest.TempPathFactory, seed: int) -> tuple[Room, Ended]:
+    room = Room.make(tmp_path_factory.mktemp("broken"))
+    ended = room.run("crash", "rocksdb", "--contract", "strict", "--seed", str(seed), *QUICK, "--json")
+    return room, ended
+
+
+def test_a_broken_verdict_is_a_whole_document(broken: tuple[Room, Ended], seed: int) -> None:
+    room, ended = broken
+    assert ended.code == 1
+    document = ended.document
+    assert (document["schema"], document["engine"], document["contract"]) == (1, "rocksdb", "strict")
+    assert (document["seed"], document["verdict"], document["reasons"]) == (seed, "BROKEN", ["lost-ack"])
+    for crash, verdict in (("process_crash", "HELD"), ("power_cut", "BROKEN")):
+        summary = document[crash]
+        assert summary["verdict"] == verdict
+        assert summary["acks"] >= summary["decidable"] > 0
+        assert summary["states"] > 0
+        assert (summary["lost"] > 0, summary["loss_ms"] > 0, summary["loss_writes"] > 0) == (
+            verdict == "BROKEN",
+        ) * 3
+    assert document["power_cut"]["first_lost"]["key"].startswith("user")
+    assert document["power_cut"]["models"]["synced"]["verdict"] == "BROKEN"
+    audit = document["audit"]
+    assert audit["acks"] == audit["covered"] + audit["exposed"] + audit["unlocated"] > 0
+    assert set(document["controls"]) == {
+        f"{name}.{kind}" for name in ("cache", "kill", "synced") for kind in ("lossy", "honest")
+    }
+    assert all(control["wanted"] == control["got"] for control in document["controls"].values())
+    assert document["recovery_s_max"] > 0
+    assert document["effective"]["DBOptions.manual_wal_flush"] == "false"
+    assert {state["model"] for state in document["states"]} == {"cache", "synced"}
+    assert all(state["checks"] and state["id"].startswith(state["model"]) for state in document["states"])
+    assert len({state["id"] for state in document["states"]}) == len(document["states"])
+    provenance = document["provenance"]
+    assert {"duratune", "command", "seed", "started_at", "engine", "workload", "recorder"} <= set(provenance)
+    assert {"models", "kernel", "file_system", "device", "cpu", "memory_bytes", "limits"} <= set(provenance)
+    (saved,) = room.folder.glob("results/*/crash.json")
+    assert json.loads(saved.read_text()) == document
+    assert room.left_behind() == []
+
+
+def test_the_replay_command_repeats_the_verdict(broken: tuple[Room, Ended]) -> None:
+    room, ended = broken
+    document = ended.document
+    words = shlex.split(document["replay"])
+    assert words[0] == "duratune" and "--replay" in words
+    wanted = next(state for state in document["states"] if state["id"] == words[-1])
+    assert wanted["lost"] == max(state["lost"] for state in document["states"])
+    seen = []
+    for _ in range(2):
+        again = room.run(*words[1:], "--json")
+        assert again.code == 1
+        seen.append(again.document)
+    for replayed in seen:
+        assert (replayed["verdict"], replayed["reasons"]) == (wanted["verdict"], wanted["reasons"])
+        assert (replayed["acks"], replayed["lost"]) == (wanted["acks"], wanted["lost"])
+        assert len(replayed["lost_writes"]) == wanted["lost"] > 0
+    assert seen[0]["lost_writes"] == seen[1]["lost_writes"]
+    # Another contract over the same state: the loss is allowed now, and is the same.
+    process = room.run(*words[1:], "--contract", "process", "--json")
+    assert (process.code, process.document["verdict"]) == (0, "HELD")
+    assert process.document["lost_writes"] == seen[0]["lost_writes"]
+    assert room.left_behind() == []
+
+
+@pytest.mark.parametrize("state", ["nonsense", "cache@1", "synced@x#1", "torn@5#1", "cache@-5#1", "@1#1"])
+def test_a_state_that_is_none_is_refused(room: Room, state: str) -> None:
+    (room.folder / "study").mkdir()
+    error = refused(room, "--replay", state, "--study", "study")
+    assert error["where"] == "--replay"
+
+
+def test_a_replay_without_its_run_is_refused(room: Room) -> None:
+    (room.folder / "study").mkdir()
+    assert "needs the folder" in refused(room, "--replay", "cache@1#1")["what"]
+    assert "no finished run" in refused(room, "--replay", "cache@1#1", "--study", "study")["what"]
+    (room.folder / "study" / "crash.json").write_text('{"contract": "strict", "engine": "rocksdb"}')
+    assert "no recording" in refused(room, "--replay", "cache@1#1", "--study", "study")["what"]
+
+
+def test_text_for_a_person(room: Room, seed: int) -> None:
+    lossy = ("--set", "manual_wal_flush=true", "--set", "WriteOptions.sync=false")
+    ended = room.run("crash", "rocksdb", *lossy, "--seed", str(seed), *QUICK)
+    assert ended.code == 1
+    lines = ended.out.splitlines()
+    assert lines[0].startswith("contract       process: ")
+    (crash,) = [line for line in lines if line.startswith("process crash")]
+    for part in ("BROKEN", "acks lost", "a window of", "the first user"):
+        assert part in crash
+    assert "verdict        BROKEN lost-ack" in lines
+    assert lines[-1].startswith("repeat         duratune crash rocksdb --study ")
+
+
+# Bad input.
+
+
+def test_an_unknown_option_gets_the_nearest_name(room: Room) -> None:
+    error = refused(room, "--set", "manual_wal_flsh=true", "--set", "no_such_thing_at_all=1")
+    assert "DBOptions.manual_wal_flush" in error["what"]
+    assert "no_such_thing_at_all" in error["what"]
+
+
+def test_an_error_for_a_person_is_two_lines(room: Room) -> None:
+    ended = room.run("crash", "rocksdb", "--set", "manual_wal_flsh=true")
+    assert (ended.code, ended.out) == (2, "")
+    first, second = ended.err.splitlines()
+    assert first.startswith("error: --set: ") and second.startswith("hint: ")
+
+
+def test_every_wrong_value_is_in_one_message(room: Room) -> None:
+    settings = (
+        "use_fsync=maybe",
+        "write_buffer_size=abc",
+        "max_background_jobs=1.5",
+        "wal_recovery_mode=kNever",
+    )
+    error = refused(room, *(word for setting in settings for word in ("--set", setting)))
+    for setting in settings:
+        assert setting.split("=")[0] in error["what"]
+
+
+OPTIONS = """\
+[Version]
+  rocksdb_version={version}
+  options_file_version=1.1
+
+[DBOptions]
+{lines}
+
+[CFOptions "default"]
+
+[TableOptions/BlockBasedTable "default"]
+"""
+
+
+def options(room: Room, *lines: str, version: str = "7.8.3") -> str:
+    text = OPTIONS.format(version=version, lines="\n".join(f"  {line}" for line in lines))
+    (room.folder / "OPTIONS").write_text(text)
+    return "OPTIONS"
+
+
+def test_a_truncated_options_file(room: Room) -> None:
+    text = (room.folder / options(room, "use_fsync=true")).read_text()
+    (room.folder / "OPTIONS").write_text(text[: text.index("ons/BlockBased")])
+    error = refused(room, "OPTIONS")
+    assert error["where"] == "OPTIONS"
+    assert re.search(r"truncated|line \d+", error["what"])
+
+
+def test_a_binary_options_file(room: Room) -> None:
+    (room.folder / "OPTIONS").write_bytes(bytes(range(256)))
+    assert "binary" in refused(room, "OPTIONS")["what"]
+
+
+def test_an_options_file_of_a_newer_version_with_what_is_unknown_here(room: Room) -> None:
+    error = refused(room, options(room, "brand_new_option=1", version="99.1.0"))
+    assert "99.1.0" in error["what"] and "brand_new_option" in error["what"]
+
+
+def test_no_file_at_all(room: Room) -> None:
+    assert refused(room, "nowhere.OPTIONS")["where"] == "nowhere.OPTIONS"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("readproportion=0.5\nfoo=1\nbar=2\n", ["foo", "bar"]),
+        ("readproportion=-0.5\nupdateproportion=-1\n", ["readproportion=-0.5", "updateproportion=-1"]),
+        ("readproportion=0\nupdateproportion=0\n", ["zero"]),
+        ("recordcount=none\nfieldlength=-1\n", ["recordcount", "fieldlength"]),
+    ],
+)
+def test_a_wrong_workload_file(room: Room, text: str, told: list[str]) -> None:
+    (room.folder / "load").write_text(text)
+    error = refused(room, "--workload", "ycsb:load")
+    for part in told:
+        assert part in error["what"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--workload", "ycsb:z"),
+        ("--workload", "tpcc"),
+        ("--contract", "sometimes"),
+        ("--contract", "bounded:0ms"),
+        ("--clients", "0"),
+        ("--states", "1"),
+        ("--nonsense",),
+        ("-p", "fieldlength"),
+        ("--cf", "nowhere"),
+    ],
+    ids=" ".join,
+)
+def test_a_wrong_argument(room: Room, arguments: tuple[str, ...]) -> None:
+    refused(room, *arguments)
+
+
+def test_a_data_folder_that_exists(room: Room) -> None:
+    (room.folder / "there").mkdir()
+    (room.folder / "there" / "mine").write_text("precious")
+    assert refused(room, "--data", "there")["where"] == "there"
+    assert (room.folder / "there" / "mine").read_text() == "precious"
+
+
+def test_data_on_tmpfs_under_strict(room: Room) -> None:
+    error = refused(room, "--data", f"/dev/shm/test-{os.getpid()}", "--contract", "strict")
+    assert "tmpfs" in error["what"]
+    assert not Path(f"/dev/shm/test-{os.getpid()}").exists()
+
+
+def test_results_that_cannot_be_written(room: Room) -> None:
+    (room.folder / "file").write_text("in the way")
+    assert "cannot be written" in refused(room, "--study", "file/study")["what"]
+
+
+def test_paths_of_a_config_are_overridden_and_listed(room: Room, seed: int) -> None:
+    elsewhere = room.folder / "elsewhere"
+    config = options(
+        room,
+        f"wal_dir={elsewhere}/wal",
+        f"db_log_dir={elsewhere}/log",
+        "use_fsync=true",
+    )
+    ended = room.run("crash", "rocksdb", config, "--seed", str(seed), *QUICK, "--json")
+    assert ended.code == 0, ended
+    found = {finding["setting"] for finding in ended.document["findings"]}
+    assert {"DBOptions.wal_dir", "DBOptions.db_log_dir"} <= found
+    assert ended.document["effective"]["DBOptions.use_fsync"] == "true"
+    assert not elsewhere.exists()
+
+
+# Limits of the machine.
+
+
+def test_too_few_file_descriptors(room: Room) -> None:
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+
+    ended = room.run("crash", "rocksdb", "--set", "max_open_files=5000", "--json", before=limit)
+    assert ended.code == 3
+    error = ended.document["error"]
+    assert (error["code"], error["where"]) == ("machine-lacks", "RLIMIT_NOFILE")
+    assert "256" in error["what"] and error["hint"].startswith("ulimit -n ")
+    assert not (room.folder / "results").exists()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 24 MB."""
+    mount = tmp_path / "small"
+    mount.mkdir()
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(mount)], capture_output=True, text=True
+    )
+    if done.returncode != 0:
+        pytest.skip(f"cannot mount here: {done.stderr.strip()}")
+    yield mount
+    subprocess.run(["umount", str(mount)], check=True)
+
+
+def test_a_disk_that_is_full_during_the_load(room: Room, small_disk: Path) -> None:
+    ended = room.run("crash", "rocksdb", "--data", str(small_disk / "data"), "--scale", "100", "--json")
+    assert ended.code == 3, ended
+    error = ended.document["error"]
+    assert error["code"] == "machine-lacks"
+    assert "space" in (error["what"] + error["hint"]).lower()
+    assert list(small_disk.iterdir()) == []
+    assert list(room.folder.glob("results/*")) == []
+
+
+# Signals.
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_an_interruption_leaves_nothing_behind(
+    number: signal.Signals, rng: random.Random, tmp_path: Path
+) -> None:
+    assert interrupted(tmp_path, number, rng) == []
