@@ -1,9 +1,15 @@
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
 from knobs.errors import MachineLacks
 from knobs.native import find
+
+SHARED_MEMORY = Path("/dev/shm")
 
 
 @pytest.fixture(scope="session")
@@ -14,3 +20,10 @@ def native_parts() -> None:
             find(name)
         except MachineLacks as error:
             pytest.skip(f"{error}; {error.hint}")
+
+
+@pytest.fixture
+def memory_path() -> Iterator[Path]:
+    """A folder in memory: a study's database on a disk spends most of a test's time on its syncs."""
+    with tempfile.TemporaryDirectory(dir=SHARED_MEMORY, prefix="tuner-test-") as folder:
+        yield Path(folder)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from optuna.distributions import (
     BaseDistribution,
@@ -24,7 +24,7 @@ from tuner.search_space import Parameter, SearchSpace, build_space
 
 CATALOGUE = load()
 GIB = 1024 * MIB
-HOSTS = [HostLimits(cores, gib * GIB) for gib in (1, 2, 3, 4, 8, 16, 64) for cores in (1, 2, 3, 4, 16, 64)]
+HOSTS = [HostLimits(cores, gib * GIB) for gib in (1, 2, 3, 64) for cores in (1, 2, 64)]
 
 
 def space_of(reference: dict[str, str] | None = None, host: HostLimits = HOSTS[-1]) -> SearchSpace:
@@ -57,6 +57,7 @@ def test_the_default_reference_is_a_point_and_sets_nothing() -> None:
         assert distribution._contains(distribution.to_internal_repr(point[name])), name
 
 
+@settings(max_examples=30, deadline=None)
 @given(POINTS)
 def test_a_point_and_its_settings_are_the_same_thing(point: dict[str, Parameter]) -> None:
     settings = SPACE.settings(point)
@@ -65,6 +66,7 @@ def test_a_point_and_its_settings_are_the_same_thing(point: dict[str, Parameter]
     assert all(name in settings for name in point if point[name] != SPACE.reference[name])
 
 
+@settings(max_examples=30, deadline=None)
 @given(POINTS)
 def test_every_proposed_value_is_one_that_the_catalogue_takes(point: dict[str, Parameter]) -> None:
     alone = [fault for name, text in SPACE.settings(point).items() for fault in _faults(name, text)]
@@ -137,7 +139,7 @@ def test_a_reference_beyond_a_range_widens_it(name: str, value: str) -> None:
     [
         ("DBOptions.max_background_jobs", "-1"),
         ("DBOptions.delayed_write_rate", "0"),
-        ("BlockBasedTableOptions.block_cache", "nullptr"),
+        ("BlockBasedTableOptions.block_cache", "0"),
     ],
 )
 def test_a_reference_that_is_off_becomes_a_choice_among_it_and_the_range(name: str, off: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import tempfile
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -51,8 +50,8 @@ def told(folder: Path, verdict: str, ratio: float = 3.0, constrained: bool = Tru
     return study
 
 
-def test_broken_is_complete_and_infeasible_with_its_throughput_kept(tmp_path: Path) -> None:
-    trial = only_trial(told(tmp_path, "BROKEN"))
+def test_broken_is_complete_and_infeasible_with_its_throughput_kept(memory_path: Path) -> None:
+    trial = only_trial(told(memory_path, "BROKEN"))
     assert trial.state is TrialState.COMPLETE and trial.value == 3.0
     assert trial.constraints == {STARTS: -1.0, CONTRACT: 1.0}
     assert trial.user_attrs["throughput_per_s"] == 3_000.0
@@ -70,10 +69,10 @@ def test_broken_is_complete_and_infeasible_with_its_throughput_kept(tmp_path: Pa
     ],
 )
 def test_what_makes_a_trial_feasible(
-    tmp_path: Path, verdict: str, constrained: bool, constraints: dict[str, float]
+    memory_path: Path, verdict: str, constrained: bool, constraints: dict[str, float]
 ) -> None:
     """An audit looks for what is fast: only what does not start is infeasible there."""
-    study = told(tmp_path, verdict, constrained=constrained)
+    study = told(memory_path, verdict, constrained=constrained)
     trial = only_trial(study)
     assert trial.state is TrialState.COMPLETE and trial.constraints == constraints
     if max(constraints.values()) > 0:
@@ -83,13 +82,13 @@ def test_what_makes_a_trial_feasible(
         assert study.study.best_trial.number == 0
 
 
-def test_unknown_is_the_labs_own_fault_and_teaches_nothing(tmp_path: Path) -> None:
-    trial = only_trial(told(tmp_path, "UNKNOWN"))
+def test_unknown_is_the_labs_own_fault_and_teaches_nothing(memory_path: Path) -> None:
+    trial = only_trial(told(memory_path, "UNKNOWN"))
     assert trial.state is TrialState.FAIL and trial.constraints == {}
 
 
-def test_a_trial_is_told_only_after_it_was_asked_for(tmp_path: Path) -> None:
-    study = study_in(tmp_path)
+def test_a_trial_is_told_only_after_it_was_asked_for(memory_path: Path) -> None:
+    study = study_in(memory_path)
     number, _, _ = study.ask()
     with pytest.raises(AssertionError, match="order of asking"):
         study.tell(result_of(number + 1))
@@ -109,21 +108,21 @@ def searched(folder: Path, verdict_of_unsafe: str, trials: int = 60) -> tuple[in
 
 
 @pytest.mark.slow
-def test_the_search_learns_to_avoid_what_loses_data() -> None:
+def test_the_search_learns_to_avoid_what_loses_data(memory_path: Path) -> None:
     """Of 60 proposals far fewer are unsafe than where Optuna is told FAIL."""
     found: dict[str, int] = {}
     for verdict in ("UNKNOWN", "BROKEN"):
-        # A database on a disk would spend most of the time on its syncs.
-        with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
-            found[verdict], study = searched(Path(folder), verdict)
-            best = study.study.best_trial
+        folder = memory_path / verdict
+        folder.mkdir()
+        found[verdict], study = searched(folder, verdict)
+        best = study.study.best_trial
     assert found["BROKEN"] < 20 and found["UNKNOWN"] > 1.5 * found["BROKEN"], found
     assert best.params["sync"] == "true" and max(best.constraints.values()) <= 0
     assert best.value is not None and best.value > 1.1, "it did search"
 
 
-def test_start_points_come_first_and_in_order(tmp_path: Path) -> None:
-    study = study_in(tmp_path)
+def test_start_points_come_first_and_in_order(memory_path: Path) -> None:
+    study = study_in(memory_path)
     study.enqueue({}, {"proposer": "reference"})
     study.enqueue({"buffers": "8"}, {"proposer": "rules", "reason": "larger", "source": "options.h"})
     assert study.known_trials == 2
@@ -138,61 +137,61 @@ def test_start_points_come_first_and_in_order(tmp_path: Path) -> None:
         study.enqueue({"buffers": "65"}, {})
 
 
-def test_a_killed_trial_is_tried_again_first_under_its_number(tmp_path: Path) -> None:
+def test_a_killed_trial_is_tried_again_first_under_its_number(memory_path: Path) -> None:
     """A queued one, with what was queued with it: the reference stays trial 0 whenever the kill comes."""
-    study = study_in(tmp_path)
+    study = study_in(memory_path)
     study.enqueue({}, {"proposer": "reference"})
     study.enqueue({"buffers": "8"}, {"proposer": "rules"})
     first = study.ask()
-    begun = StudyFolder(tmp_path).trial(0)
+    begun = StudyFolder(memory_path).trial(0)
     (begun / "recording").mkdir()
-    again = study_in(tmp_path, seed=2)
+    again = study_in(memory_path, seed=2)
     assert again.recover() == 1 and not begun.exists(), "what it left is in nobody's way"
     assert again.ask() == first
     again.tell(result_of(0))
     assert again.ask() == (1, {"buffers": "8"}, {"proposer": "rules"})
-    assert in_database(tmp_path).trials[0].state is TrialState.COMPLETE
+    assert in_database(memory_path).trials[0].state is TrialState.COMPLETE
     assert again.known_trials == 2
 
 
-def test_a_killed_proposal_of_the_sampler_keeps_its_values(tmp_path: Path) -> None:
-    number, settings, _ = study_in(tmp_path).ask()
-    again = study_in(tmp_path, seed=77)
+def test_a_killed_proposal_of_the_sampler_keeps_its_values(memory_path: Path) -> None:
+    number, settings, _ = study_in(memory_path).ask()
+    again = study_in(memory_path, seed=77)
     assert again.recover() == 1
     assert again.ask() == (number, settings, {"proposer": "tpe"})
 
 
 @pytest.mark.parametrize("known", [0, 1, 2], ids="{} values were stored".format)
-def test_a_kill_between_asking_and_storing_loses_no_start_point(tmp_path: Path, known: int) -> None:
+def test_a_kill_between_asking_and_storing_loses_no_start_point(memory_path: Path, known: int) -> None:
     """Optuna takes a trial from the queue first and stores its values one by one."""
-    study = study_in(tmp_path)
+    study = study_in(memory_path)
     study.enqueue({"buffers": "8", "share": "0.5"}, {"proposer": "rules"})
     study.study.ask(dict(list(SPACE.distributions.items())[:known]))
-    again = study_in(tmp_path)
+    again = study_in(memory_path)
     assert again.recover() == 1
     assert again.ask() == (0, {"buffers": "8", "share": "0.5"}, {"proposer": "rules"})
 
 
-def test_a_result_that_was_kept_before_the_kill_is_told(tmp_path: Path) -> None:
-    study = study_in(tmp_path)
+def test_a_result_that_was_kept_before_the_kill_is_told(memory_path: Path) -> None:
+    study = study_in(memory_path)
     number, _, _ = study.ask()
-    folder = StudyFolder(tmp_path).trial(number)
+    folder = StudyFolder(memory_path).trial(number)
     result_of(number, "BROKEN", 2.5, reasons=("hole",)).save(folder)
-    again = study_in(tmp_path)
+    again = study_in(memory_path)
     assert again.recover() == 0
-    (trial,) = in_database(tmp_path).trials
+    (trial,) = in_database(memory_path).trials
     assert trial.state is TrialState.COMPLETE and trial.value == 2.5
     assert trial.constraints[CONTRACT] > 0 and trial.user_attrs["reasons"] == ["hole"]
     assert TrialResult.load(folder) is not None and again.ask()[0] == 1
 
 
-def test_a_kill_in_the_middle_of_telling_is_made_good(tmp_path: Path) -> None:
-    study = study_in(tmp_path)
+def test_a_kill_in_the_middle_of_telling_is_made_good(memory_path: Path) -> None:
+    study = study_in(memory_path)
     trial = study.study.ask(dict(SPACE.distributions))
-    result_of(0, "BROKEN").save(StudyFolder(tmp_path).trial(0))
+    result_of(0, "BROKEN").save(StudyFolder(memory_path).trial(0))
     trial.set_user_attr("verdict", "BROKEN")
     trial.set_constraint(STARTS, -1.0)
-    again = study_in(tmp_path)
+    again = study_in(memory_path)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert again.recover() == 0
@@ -210,11 +209,11 @@ DESCRIPTION = {
 }
 
 
-def test_a_description_is_stored_once_and_its_seed_kept(tmp_path: Path) -> None:
-    folder = StudyFolder(tmp_path)
+def test_a_description_is_stored_once_and_its_seed_kept(memory_path: Path) -> None:
+    folder = StudyFolder(memory_path)
     assert folder.open(DESCRIPTION)["seed"] == 7
     assert folder.open({**DESCRIPTION, "seed": 8})["seed"] == 7
-    assert [path.name for path in tmp_path.iterdir()] == ["study.json"]
+    assert [path.name for path in memory_path.iterdir()] == ["study.json"]
 
 
 @pytest.mark.parametrize(
@@ -227,13 +226,13 @@ def test_a_description_is_stored_once_and_its_seed_kept(tmp_path: Path) -> None:
         ("only", ["sync"]),
     ],
 )
-def test_the_study_of_something_else_is_named(tmp_path: Path, name: str, value: object) -> None:
-    StudyFolder(tmp_path).open(DESCRIPTION)
+def test_the_study_of_something_else_is_named(memory_path: Path, name: str, value: object) -> None:
+    StudyFolder(memory_path).open(DESCRIPTION)
     with pytest.raises(InvalidInput) as caught:
-        StudyFolder(tmp_path).open({**DESCRIPTION, name: value})
+        StudyFolder(memory_path).open({**DESCRIPTION, name: value})
     assert name in caught.value.what and repr(value) in caught.value.what
     assert not any(other in caught.value.what for other in DESCRIPTION if other != name)
-    assert caught.value.where == str(tmp_path)
+    assert caught.value.where == str(memory_path)
 
 
 DAMAGE: list[tuple[str, Callable[[str], str]]] = [
@@ -246,16 +245,16 @@ DAMAGE: list[tuple[str, Callable[[str], str]]] = [
 
 
 @pytest.mark.parametrize("damage", [how for _, how in DAMAGE], ids=[name for name, _ in DAMAGE])
-def test_a_damaged_description_is_told(tmp_path: Path, damage: Callable[[str], str]) -> None:
-    path = tmp_path / "study.json"
+def test_a_damaged_description_is_told(memory_path: Path, damage: Callable[[str], str]) -> None:
+    path = memory_path / "study.json"
     path.write_text(damage(json.dumps(DESCRIPTION)), errors="surrogateescape")
     with pytest.raises(InvalidInput) as caught:
-        StudyFolder(tmp_path).open(DESCRIPTION)
+        StudyFolder(memory_path).open(DESCRIPTION)
     assert "damaged" in caught.value.what and caught.value.where == str(path)
 
 
-def test_a_study_is_finished_once_it_has_told_its_end(tmp_path: Path) -> None:
-    folder = StudyFolder(tmp_path)
+def test_a_study_is_finished_once_it_has_told_its_end(memory_path: Path) -> None:
+    folder = StudyFolder(memory_path)
     assert not folder.finished
     folder.finish({"schema": 1})
-    assert folder.finished and [path.name for path in tmp_path.iterdir()] == ["report.json"]
+    assert folder.finished and [path.name for path in memory_path.iterdir()] == ["report.json"]

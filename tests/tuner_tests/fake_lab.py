@@ -1,0 +1,89 @@
+"""A lab whose runs take no time: what a run does is a function of its settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from crashlab.controls import Control
+from crashlab.kill import KilledRun, MeasurePlan
+from crashlab.oracle import Cut, History
+from crashlab.preload.recorder import PreloadRecorder
+from crashlab.subject import Subject
+from crashlab.validate import Lab
+from crashlab.verdict import Verdict
+from engines.rocksdb.launch import RocksdbLaunch
+from engines.scratch import Scratch
+from knobs.rocksdb.options_file import from_default
+from tuner.request import Request
+from workloads.ledger import Ledger
+from workloads.workload import Event
+from workloads.ycsb.workload import YcsbWorkload
+
+Rate = Callable[[Mapping[str, str], int, bool], float]
+
+
+class Unloaded(YcsbWorkload):
+    """A workload that loads nothing."""
+
+    def load(
+        self,
+        launch: RocksdbLaunch,
+        folder: Path,
+        seed: int,
+        threads: int = 2,
+        deadline_s: float = 1.0,
+    ) -> Event:
+        return {"event": "loaded", "of": (launch, folder, seed, threads, deadline_s)}
+
+
+@dataclass(frozen=True)
+class FakeLab(Lab):
+    """``rate`` says how many operations per second settings do in the n-th run, and whether that run is to
+    be recovered, as a trial's is; or it raises. ``runs`` are the settings of every run so far. Nothing can
+    be recorded with it."""
+
+    rate: Rate = lambda _settings, _run, _recover: 1_000.0
+    wrong: tuple[str, ...] = ()
+    runs: list[Mapping[str, str]] = field(default_factory=list)
+
+    def controls(self, subject: Subject, models: Sequence[str], seed: int) -> list[Control]:
+        assert subject.engine.controls and seed >= 0
+        return [
+            Control(f"{name}.lossy", Verdict.BROKEN, Verdict.HELD if name in self.wrong else Verdict.BROKEN)
+            for name in ("kill", *models)
+        ]
+
+    def measure(
+        self,
+        subject: Subject,
+        plan: MeasurePlan,
+        seed: int,
+        *,
+        recover: bool = True,
+        base: Path | None = None,
+    ) -> KilledRun:
+        self.runs.append(dict(subject.settings))
+        rate = self.rate(subject.settings, len(self.runs) - 1, recover)
+        measured = {"throughput_per_s": rate, "per_operation": {}, "plan": (plan, seed, recover, base)}
+        with Ledger.create(self.data / f"ledger-{len(self.runs)}", 1, 1) as ledger:
+            history = History(ledger.entries(), 0)
+        (self.data / f"ledger-{len(self.runs)}").unlink()
+        effective = from_default().apply(subject.settings, "default").render()
+        return KilledRun(measured, effective, history, Cut(1, 1), None)
+
+
+@contextmanager
+def fake_lab(folder: Path, rate: Rate, wrong: tuple[str, ...] = ()) -> Iterator[FakeLab]:
+    """A fake lab with real scratch paths below the folder."""
+    data = folder / "data"
+    data.mkdir(exist_ok=True)
+    with Scratch() as scratch:
+        yield FakeLab(PreloadRecorder(), scratch, data, rate=rate, wrong=wrong)
+
+
+def unloaded(request: Request) -> Request:
+    """The request on a workload that loads nothing."""
+    return replace(request, workload=Unloaded(request.workload.name, request.workload.properties))

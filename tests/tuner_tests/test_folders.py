@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import errno
+import os
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from knobs.contract import Contract
+from knobs.errors import InvalidInput, MachineLacks
+from tuner import folders
+
+
+@pytest.mark.parametrize(
+    ("workload", "contract", "name"),
+    [
+        ("ycsb:a", "process", "rocksdb-ycsb-a-process"),
+        ("ycsb:my/Load.properties", "strict", "rocksdb-ycsb-my-load.properties-strict"),
+        ("ycsb:a", "bounded:500ms,recovery=30s", "rocksdb-ycsb-a-bounded-500ms-recovery-30s"),
+    ],
+)
+def test_a_study_is_named_after_what_it_is_for(workload: str, contract: str, name: str) -> None:
+    assert folders.default_name("rocksdb", workload, Contract.parse(contract)) == name
+    assert folders.default_name("rocksdb", workload, Contract.parse(contract), "audit-") == f"audit-{name}"
+
+
+@given(st.text(min_size=1))
+def test_no_workload_leads_out_of_the_results(workload: str) -> None:
+    name = folders.default_name("rocksdb", workload, Contract("strict"))
+    assert re.fullmatch(r"[a-z0-9.-]+", name) and name not in (".", "..")
+
+
+def test_the_first_number_that_is_free(tmp_path: Path) -> None:
+    wanted = tmp_path / "study"
+    for expected in ("study", "study-2", "study-3"):
+        found = folders.numbered(wanted)
+        assert found.name == expected
+        assert folders.make(found) == found and found.is_dir() and list(found.iterdir()) == []
+    (tmp_path / "study-2").rmdir()
+    assert folders.numbered(wanted).name == "study-2"
+
+
+def test_a_folder_that_is_there_is_taken_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "kept").write_text("mine")
+    assert folders.make(tmp_path) == tmp_path and (tmp_path / "kept").read_text() == "mine"
+
+
+@pytest.mark.parametrize("place", ["a file", "below a file", "a kernel's folder"])
+def test_what_cannot_be_written_is_told(tmp_path: Path, place: str) -> None:
+    (tmp_path / "file").write_text("")
+    path = {
+        "a file": tmp_path / "file",
+        "below a file": tmp_path / "file" / "study",
+        "a kernel's folder": Path("/proc/duratune"),
+    }[place]
+    with pytest.raises(InvalidInput) as caught:
+        folders.make(path)
+    assert caught.value.where == str(path) and "--study" in caught.value.hint
+
+
+def test_a_full_disk_is_the_machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(MachineLacks, match="No space left"):
+        folders.make(tmp_path / "study")

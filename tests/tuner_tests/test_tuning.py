@@ -1,0 +1,205 @@
+"""A study's course, with a lab that takes no time: what it begins with, what stops it, what it resumes."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from knobs.errors import InvalidInput, MachineLacks, Undecided
+from tests.tuner_tests.fake_lab import FakeLab, Rate, fake_lab, unloaded
+from tests.tuner_tests.requests import request_of, result_of
+from tuner.output import Output, SilentProgress
+from tuner.proposers.rules import RocksdbRules
+from tuner.request import host_limits
+from tuner.study import StudyFolder
+from tuner.tuning import StudyPlan, Tuning, search_space
+
+pytestmark = pytest.mark.usefixtures("native_parts")
+
+
+FEW = ("block_cache", "max_background_jobs", "max_write_buffer_number", "unordered_write")
+"""Few knobs, because Optuna stores each value of each trial by itself."""
+
+
+def steady(_settings: Mapping[str, str], _run: int, _recover: bool) -> float:
+    return 1_000.0
+
+
+def fails(error: BaseException) -> Rate:
+    """Every run of a trial raises the error; the reference's runs go well."""
+
+    def rate(_settings: Mapping[str, str], _run: int, recover: bool) -> float:
+        if recover:
+            raise error
+        return 1_000.0
+
+    return rate
+
+
+def tuning(lab: FakeLab, folder: Path, *sets: str, trials: int = 12) -> Tuning:
+    folder.mkdir(exist_ok=True)
+    request = unloaded(request_of(*sets))
+    plan = StudyPlan(trials=trials, only=FEW)
+    return Tuning(request, plan, StudyFolder(folder), lab, Output(quiet=True, json=True))
+
+
+def verdicts(folder: Path) -> list[str]:
+    return [result.verdict for result in StudyFolder(folder).results()]
+
+
+def test_three_faults_of_the_lab_in_a_row_stop_the_study(memory_path: Path) -> None:
+    folder = memory_path / "study"
+    with fake_lab(memory_path, fails(Undecided("planted"))) as lab:
+        study = tuning(lab, folder)
+        with pytest.raises(Undecided, match=r"3 trials in a row .*planted") as caught:
+            study.run(SilentProgress())
+    assert caught.value.exit_code == 4 and "resumes" in caught.value.hint
+    assert verdicts(folder) == ["UNKNOWN"] * 3
+
+
+def test_a_full_disk_is_the_machines_and_no_trials(memory_path: Path) -> None:
+    folder = memory_path / "study"
+    with fake_lab(memory_path, fails(MachineLacks("no space"))) as lab:
+        study = tuning(lab, folder)
+        with pytest.raises(MachineLacks):
+            study.run(SilentProgress())
+    assert verdicts(folder) == [], "the trial is tried again when there is room"
+
+
+def test_settings_that_the_engine_refuses_are_rejected_and_the_study_goes_on(memory_path: Path) -> None:
+    folder = memory_path / "study"
+    with fake_lab(memory_path, fails(InvalidInput("RocksDB says no"))) as lab:
+        outcome = tuning(lab, folder, trials=5).run(SilentProgress())
+    assert verdicts(folder) == ["REJECTED"] * 5 and len(lab.runs) == 6
+    assert all(result.why == "RocksDB says no" and result.ratio == 0.0 for result in outcome.results)
+    assert outcome.winner is None and outcome.interval is None and outcome.fastest is None
+
+
+def test_wrong_controls_end_it_before_any_trial(memory_path: Path) -> None:
+    with fake_lab(memory_path, steady, wrong=("synced",)) as lab:
+        with pytest.raises(Undecided, match=r"control synced\.lossy is HELD where it must be BROKEN"):
+            tuning(lab, memory_path / "study").run(SilentProgress())
+        assert lab.runs == []
+
+
+def test_an_idle_reference_is_no_ratio(memory_path: Path) -> None:
+    with fake_lab(memory_path, lambda _settings, _run, _recover: 0.0) as lab:
+        study = tuning(lab, memory_path / "study")
+        with pytest.raises(Undecided, match="the reference did no operation"):
+            study.run(SilentProgress())
+
+
+def proposed(folder: Path) -> list[tuple[str, str]]:
+    found = [json.loads(path.read_text()) for path in sorted(folder.glob("trial-*/proposed.json"))]
+    return [(one["proposer"], json.dumps(one["settings"], sort_keys=True)) for one in found]
+
+
+@pytest.mark.slow
+def test_a_study_that_is_stopped_goes_through_the_same_start_points(memory_path: Path) -> None:
+    """Whole in one piece, or stopped after every single trial: the same proposals in the same order."""
+    rules = [
+        point
+        for point in RocksdbRules().start_points(host_limits())
+        if any(name.partition(".")[2] in FEW for name in point.settings)
+    ]
+    points = 1 + len(rules)
+    rejected = fails(InvalidInput("no"))
+    with fake_lab(memory_path, rejected) as lab:
+        tuning(lab, memory_path / "whole", trials=points).run(SilentProgress())
+        for trials in (1, 2, points // 2, points):
+            tuning(lab, memory_path / "pieces", trials=trials).run(SilentProgress())
+    whole = proposed(memory_path / "whole")
+    assert proposed(memory_path / "pieces") == whole
+    assert [proposer for proposer, _ in whole] == ["reference"] + ["rules"] * (points - 1)
+    assert points > 5
+
+
+@pytest.mark.parametrize("trials", [1, 4])
+def test_a_kill_at_the_first_trial_keeps_the_reference_first(memory_path: Path, trials: int) -> None:
+    """KeyboardInterrupt stands for whatever ends the process in the middle of a trial."""
+    folder = memory_path / "study"
+    with fake_lab(memory_path, fails(KeyboardInterrupt())) as lab, pytest.raises(KeyboardInterrupt):
+        tuning(lab, folder, trials=trials).run(SilentProgress())
+    with fake_lab(memory_path, fails(InvalidInput("no"))) as lab:
+        outcome = tuning(lab, folder, trials=trials).run(SilentProgress())
+    assert [result.number for result in outcome.results] == list(range(trials))
+    assert outcome.results[0].proposer == "reference"
+
+
+def test_a_config_with_values_off_the_ranges_still_starts(memory_path: Path) -> None:
+    """Of a start point the values are left out that the space cannot hold; the rest is tried."""
+    folder = memory_path / "study"
+    with fake_lab(memory_path, fails(InvalidInput("no"))) as lab:
+        tuning(lab, folder, "max_background_jobs=-1", "block_cache=0", trials=11).run(SilentProgress())
+    first, *others = [json.loads(text) for _, text in proposed(folder)]
+    assert first == {"DBOptions.max_background_jobs": "-1", "BlockBasedTableOptions.block_cache": "0"}
+    cache = RocksdbRules().start_points(host_limits())[0].settings["BlockBasedTableOptions.block_cache"]
+    assert all(one["BlockBasedTableOptions.block_cache"] != cache for one in others)
+    assert any(one.get("CFOptions.max_write_buffer_number") == "4" for one in others)
+
+
+def test_finished_trials_are_neither_repeated_nor_counted_again(memory_path: Path) -> None:
+    folder = memory_path / "study"
+    with fake_lab(memory_path, fails(InvalidInput("no"))) as lab:
+        tuning(lab, folder, trials=3).run(SilentProgress())
+        before = len(lab.runs)
+        tuning(lab, folder, trials=3).run(SilentProgress())
+        assert len(lab.runs) == before + 1, "one run of the reference, to know what a run takes"
+        outcome = tuning(lab, folder, trials=4).run(SilentProgress())
+    assert [result.number for result in outcome.results] == [0, 1, 2, 3]
+
+
+def test_memory_that_the_host_lacks_is_refused_with_the_arithmetic(memory_path: Path) -> None:
+    folder = memory_path / "study"
+    with fake_lab(memory_path, steady) as lab:
+        outcome = tuning(lab, folder, "block_cache=1T", trials=1).run(SilentProgress())
+    (result,) = outcome.results
+    assert result.verdict == "REJECTED"
+    numbers = re.search(r"hold (\d+) MiB, more than (\d+) MiB", result.why)
+    assert numbers and int(numbers[1]) > int(numbers[2]) and len(lab.runs) == 1
+
+
+def test_what_is_searched() -> None:
+    def space(contract: str = "process", **plan: object) -> set[str]:
+        found = search_space(request_of(contract=contract), StudyPlan(**plan), {})  # type: ignore[arg-type]
+        return set(found.distributions)
+
+    unsafe = {"WriteOptions.sync", "WriteOptions.disableWAL", "DBOptions.manual_wal_flush"}
+    assert not unsafe & space() and not unsafe & space("strict")
+    assert unsafe <= space(audit_only=True) and space() < space(audit_only=True)
+    assert space("bounded:100ms") - space() == {"WriteOptions.sync", "Application.sync_wal_every_ms"}
+    assert space(only=("compress*",)) == {"CFOptions.compression"}
+    assert space(only=("DBOptions.*_write",)) >= {"DBOptions.unordered_write"}
+    assert space() - space(exclude=("CFOptions.*",)) == {name for name in space() if name.startswith("CFO")}
+    assert space(audit_only=True, only=("sync", "disableWAL")) == {
+        "WriteOptions.sync",
+        "WriteOptions.disableWAL",
+    }
+    with pytest.raises(InvalidInput, match="no knob is left"):
+        space(only=("sync",))
+    with pytest.raises(InvalidInput, match=r"no knob matches 'misspelt', 'write_buffer_siz\?\?'"):
+        space(only=("misspelt", "compression"), exclude=("write_buffer_siz??",))
+
+
+def test_the_best_of_many_is_chosen_in_a_play_off(memory_path: Path) -> None:
+    """Each was measured once: of the best three the one that is fastest again wins, then the others."""
+    name = "DBOptions.max_background_jobs"
+    gain = {"2": 1.0, "3": 1.1, "4": 1.4, "5": 1.2, "6": 9.0}
+    results = [
+        result_of(0, ratio=1.3),
+        *(
+            result_of(number, ratio=ratio, settings={name: jobs})
+            for number, ratio, jobs in [(1, 2.0, "3"), (2, 1.9, "4"), (3, 1.8, "5"), (4, 1.1, "6")]
+        ),
+        result_of(5, ratio=0.9, settings={name: "6"}),
+        result_of(6, "BROKEN", ratio=5.0, settings={name: "6"}),
+    ]
+    with fake_lab(
+        memory_path, lambda settings, _run, _recover: 1_000.0 * gain[settings.get(name, "2")]
+    ) as lab:
+        ranked = tuning(lab, memory_path / "study")._ranked(results)
+    assert [trial.number for trial in ranked] == [2, 3, 1, 4, 0]
