@@ -33,18 +33,13 @@ def _signals(interruptions: Journal) -> list[str]:
     by_signal = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
     faults = [f"- {fault}" for result in results for fault in result["faults"]]
     return [
-        "`duratune crash` was ended by a signal at a random moment, and its exit code, processes, shared memory",
-        "and scratch folders were looked at (after a SIGKILL once `doctor --clean` had run):",
+        "`duratune crash` was ended by a signal at a random moment, and its exit code, processes, shared",
+        "memory and scratch folders were looked at (after a SIGKILL once `doctor --clean` had run):",
         f"{len(results)} times ({by_signal}); something was wrong or left behind in"
         f" {sum(bool(result['faults']) for result in results)}.",
         *faults,
     ]
 
-
-EXPLANATION = (
-    "a state inside of a write to the WAL: the kernel copies page by page, a SIGKILL may end it between two"
-    " pages, and this recovery mode refuses a torn record"
-)
 
 INTRODUCTION = f"""\
 # Verdicts
@@ -99,7 +94,6 @@ def _foot(journal: Journal, controls: Sequence[Control]) -> list[str]:
     ]
     faults = [
         f"- {result['row']}, seed {result['seed']}: {'; '.join(result['faults'] + result['audit_faults'])}"
-        + (f" ({EXPLANATION})" if not result["unexplained"] + result["audit_faults"] else "")
         for result in results
         if result["faults"] or result["audit_faults"]
     ]

@@ -24,7 +24,6 @@ from tests.crashlab_tests.verdict_table import (
     audit_faults,
     run_row,
     subject,
-    without_refusals,
     wrong,
 )
 from workloads.ledger import Ledger
@@ -56,7 +55,7 @@ def test_every_control_is_right(controls: list[Control]) -> None:
 def test_row(lab: Lab, controls: list[Control], row: Row, seed: int, tmp_path: Path) -> None:
     evidence = run_row(row, lab, tmp_path, controls, seed)
     assert evidence.recording.facts.faults == ()
-    assert wrong(row, without_refusals(row, evidence)) == []
+    assert wrong(row, evidence) == []
     assert audit_faults(row, evidence) == []
     _every_ack_is_audited(evidence)
     _losses_are_stated(evidence)

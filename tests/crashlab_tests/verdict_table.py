@@ -7,7 +7,7 @@ table is for the models `cache` and `synced`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,7 +18,6 @@ from crashlab.record import RecordPlan
 from crashlab.subject import Subject
 from crashlab.validate import Lab, plan_all, split_states
 from crashlab.verdict import Verdict
-from crashlab.write_log import Kind, Operation
 from engines.rocksdb.engine import RocksdbEngine
 from engines.rocksdb.readback import effective_settings
 from knobs import catalogue
@@ -49,18 +48,12 @@ class Expected:
 
 @dataclass(frozen=True)
 class Row:
-    """Settings over RocksDB's defaults, and the verdict of each contract.
-
-    ``refuses`` is what RocksDB says where these settings make it refuse to open what a process crash
-    inside of a write to the WAL leaves. The table does not look at such moments, the lab does: a run
-    with one of them among its states is BROKEN for that, and only for that.
-    """
+    """Settings over RocksDB's defaults, and the verdict of each contract."""
 
     name: str
     settings: tuple[tuple[str, str], ...]
     expected: tuple[Expected, ...]
     not_in_force: tuple[str, ...] = ()
-    refuses: str = ""
 
 
 def _row(
@@ -114,7 +107,6 @@ ROWS = (
         "sync, kAbsoluteConsistency",
         (SYNC, ("DBOptions.wal_recovery_mode", "kAbsoluteConsistency")),
         _HELDS,
-        refuses="Corruption: truncated record body",
     ),
 )
 
@@ -134,31 +126,6 @@ def run_row(row: Row, lab: Lab, folder: Path, controls: Sequence[Control], seed:
     recording = lab.record(tested, widest, RECORD, folder / "recording", seed)
     planned = plan_all(recording, split_states(STATES), seed)
     return CrashEvidence(killed, recording, lab.recover(recording, tested, planned), controls)
-
-
-def refusals(row: Row, evidence: CrashEvidence) -> list[str]:
-    """The ids of the states that are one of the row's refusals: inside of a write to the WAL, torn by it."""
-    if not row.refuses:
-        return []
-    recording = evidence.recording
-    writes = [o for o in recording.disk.operations if o.kind is Kind.WRITE and recording.role_of(o) == "wal"]
-    return [
-        state.planned.id
-        for state in evidence.under(Contract("strict")).states
-        if state.planned.model == "cache"
-        and state.judgement.evidence == (f"recover: {row.refuses}",)
-        and any(_is_open(write, state.planned.position) for write in writes)
-    ]
-
-
-def _is_open(write: Operation, position: int) -> bool:
-    return write.begin < position and (write.end is None or write.end >= position)
-
-
-def without_refusals(row: Row, evidence: CrashEvidence) -> CrashEvidence:
-    """The evidence without the states that are one of the row's refusals."""
-    refused = set(refusals(row, evidence))
-    return replace(evidence, states=[state for state in evidence.states if state.planned.id not in refused])
 
 
 def wrong(row: Row, evidence: CrashEvidence) -> list[str]:
