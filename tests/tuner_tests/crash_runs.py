@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -34,6 +35,13 @@ class Ended:
         return found
 
 
+def _prepare(before: Callable[[], None] | None) -> None:
+    # A shell that started the tests in the background has SIGINT ignored, and that is inherited.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if before is not None:
+        before()
+
+
 @dataclass
 class Room:
     """A folder to stand in and a state folder of its own; ``pids`` are the commands that were started."""
@@ -59,7 +67,7 @@ class Room:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            preexec_fn=before,
+            preexec_fn=lambda: _prepare(before),
         )
         self.pids.append(process.pid)
         return process
