@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
 
@@ -23,7 +23,7 @@ HONEST = {SYNC: "true"}
 class Gullible(RocksdbEngine):
     """Its lossy control of power cuts loses nothing, as if a lab had cut the power of nothing."""
 
-    controls: ClassVar = {
+    controls: Mapping[str, ControlSettings] = {
         **RocksdbEngine.controls,
         "synced": ControlSettings(lossy=HONEST, honest=HONEST),
     }

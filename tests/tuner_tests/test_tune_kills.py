@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import random
+import signal
 from pathlib import Path
 
 import pytest
 
 from tests.tuner_tests import studies
-from tests.tuner_tests.kills import CODES, end_at, finish, kill_until_finished
+from tests.tuner_tests.kills import CODES, finish, kill_until_finished
 from tests.tuner_tests.studies import started
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("native_parts")]
@@ -17,7 +18,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("native_parts")]
 
 def test_a_study_survives_every_way_to_end_it(tmp_path: Path, rng: random.Random) -> None:
     """Four moments of one study, then its end; nothing of it is left and no finished trial is repeated."""
-    moments = [(number, rng.uniform(0.0, 15.0)) for number in CODES]
+    moments = [(number, rng.uniform(0.0, 10.0)) for number in CODES]
     rng.shuffle(moments)
     kill_until_finished(tmp_path, moments)
     finish(tmp_path, doctor=True)
@@ -33,7 +34,10 @@ def test_a_kill_in_the_reference_trial_leaves_it_trial_0(tmp_path: Path) -> None
         process.wait()
         studies.assert_ended(owner)
     assert studies.kept_results(study) == {}
-    end_at(tmp_path, None, trials=1)
-    (only,) = json.loads((study / "report.json").read_text())["trials"]
-    assert (only["trial"], only["proposer"]) == (0, "reference")
-    studies.assert_told(study)
+    with started(studies.tune_words(trials=1), tmp_path) as process:
+        studies.await_file(study / "trial-0000" / "result.json", process)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 143
+    assert list(studies.kept_results(study)) == ["trial-0000"]
+    assert json.loads((study / "trial-0000" / "proposed.json").read_text())["proposer"] == "reference"
+    studies.assert_nothing_left(tmp_path)
