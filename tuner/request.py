@@ -95,10 +95,12 @@ def resolve(
     read = configuration.with_settings(read, configuration.parse_settings(engine, sets or []))
     settings = checked(known, read.settings)
     _check_open_files(known, settings)
+    base = read.options_file or from_default()
+    base.apply(settings, column_family)  # what the file has no place for is refused here, before anything runs
     return Request(
         engine=chosen,
         catalogue=known,
-        base=read.options_file or from_default(),
+        base=base,
         settings=settings,
         workload=_workload(workload, properties, scale, records),
         contract=Contract.parse(contract) if contract else chosen.default_contract,
