@@ -96,7 +96,7 @@ def resolve(
     settings = checked(known, read.settings)
     _check_open_files(known, settings)
     base = read.options_file or from_default()
-    base.apply(settings, column_family)  # what the file has no place for is refused here, before anything runs
+    base.apply(settings, column_family)  # what has no place in the file is refused before anything runs
     return Request(
         engine=chosen,
         catalogue=known,
