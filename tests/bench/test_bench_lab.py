@@ -22,7 +22,7 @@ pytestmark = pytest.mark.bench
 
 STATES = 120
 STATE_ROUNDS = 3
-TRIALS = 4
+TRIALS = 3
 RECORDS = 50_000
 SYNCED = "WriteOptions.sync=true"
 
