@@ -6,13 +6,14 @@ just before the first signal are in doubt. This verdict needs no write log and s
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from crashlab.copying import clone_folder
-from crashlab.judge import RECOVERY_DEADLINE_S, judge_recovered, lack_of_room, with_reason
+from crashlab.judge import RECOVERY_DEADLINE_S, judge_recovered, lack_of_room, recover_patiently, with_reason
 from crashlab.oracle import Cut, History
 from crashlab.subject import Subject
 from crashlab.verdict import Judgement
@@ -152,8 +153,14 @@ def _run(
         path.stat().st_size for path in launch.database.rglob("*") if reader.role(path.name) == "wal"
     )
     if recover:
-        clone_folder(launch.database, folder / "clone", subject.engine.log_reader)
-        recovered = subject.workload.verify(launch.at(folder / "clone"), folder, RECOVERY_DEADLINE_S)
+
+        def attempt() -> Recovered:
+            clone = folder / "clone"
+            shutil.rmtree(clone, ignore_errors=True)
+            clone_folder(launch.database, clone, reader)
+            return subject.workload.verify(launch.at(clone), folder, RECOVERY_DEADLINE_S)
+
+        recovered = recover_patiently(attempt)
         lack = lack_of_room(recovered, folder)
         if lack:
             raise MachineLacks(lack, where=str(folder), hint="free space, or name another folder with --data")

@@ -218,9 +218,7 @@ def _refused_lines(outcome: StudyOutcome) -> list[str]:
     found = refused(outcome)
     if not found:
         return ["refused        no candidate faster than the winner broke the contract"]
-    lines = [
-        f"refused        {len(found)} that did not hold the contract, as a trial or on a fresh run:"
-    ]
+    lines = [f"refused        {len(found)} that did not hold the contract, as a trial or on a fresh run:"]
     lines += [
         f"                 trial {result.number}: {result.ratio:.2f} x reference, "
         f"{', '.join(result.reasons) or f'{result.verdict}: {result.why}'}"

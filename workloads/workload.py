@@ -76,6 +76,8 @@ class Recovered:
     recovery_s: float
     candidate: NDArray[np.void]
     neutral: NDArray[np.void]
+    is_late: bool = False
+    """Whether it was given up at the deadline: nothing but the time is known then."""
 
 
 class Run(Protocol):

@@ -6,14 +6,14 @@ import os
 
 import pytest
 
-from crashlab.judge import judge_recovered, judge_states
+from crashlab.judge import judge_recovered, judge_states, recover_patiently
 from crashlab.oracle import Cut
 from crashlab.verdict import Verdict
 from knobs.contract import Contract
 from tests.crashlab_tests.histories import W, history, initial_rows, rows
 from tests.crashlab_tests.runs import failed, recorded_log, recording, recovered, state
 from tests.crashlab_tests.tapes import MILLISECOND
-from workloads.workload import HEADER_READABLE
+from workloads.workload import HEADER_READABLE, Recovered
 
 STRICT, PROCESS = Contract("strict"), Contract("process")
 CUT = Cut(10, 10 * MILLISECOND, 10)
@@ -144,3 +144,13 @@ def test_content_from_after_the_cut_is_a_phantom() -> None:
     made = recording(tape.disk(), LATER, log_map)
     (found,) = judge_states(made, [state("cache", 23, recovered(WHOLE))], STRICT)
     assert "phantom" in found.judgement.reasons
+
+
+def test_a_recovery_that_does_not_end_is_tried_once_more() -> None:
+    late = Recovered(False, "recover", "not back", 60.0, rows(), rows(), is_late=True)
+    there = recovered(rows(*initial_rows(2)))
+    answers = [late, there]
+    assert recover_patiently(lambda: answers.pop(0)) is there
+    answers = [late, late, there]
+    assert recover_patiently(lambda: answers.pop(0)).is_late
+    assert answers == [there]

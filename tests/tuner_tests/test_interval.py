@@ -9,7 +9,7 @@ from tuner.interval import ratio_interval
 
 
 def test_equal_rounds_have_no_width() -> None:
-    found = ratio_interval([1.5, 1.5, 1.5], seed=1)
+    found = ratio_interval([1.5, 1.5, 1.5, 1.5], seed=1)
     assert (round(found.ratio, 9), round(found.low, 9), round(found.high, 9)) == (1.5, 1.5, 1.5)
 
 
@@ -18,7 +18,7 @@ def test_the_same_rounds_and_seed_give_the_same_interval() -> None:
     assert ratio_interval(rounds, seed=5) == ratio_interval(rounds, seed=5)
 
 
-@pytest.mark.parametrize("rounds", [[1.0, 1.1], [1.0, 0.0, 1.1], [1.0, float("nan"), 1.1]])
+@pytest.mark.parametrize("rounds", [[1.0, 1.1, 1.2], [1.0, 0.0, 1.1, 1.2], [1.0, float("nan"), 1.1, 1.2]])
 def test_too_little_is_refused(rounds: list[float]) -> None:
     with pytest.raises(ValueError, match="an interval needs"):
         ratio_interval(rounds, seed=1)

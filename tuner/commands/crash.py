@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from crashlab.evidence import CrashEvidence, CrashVerdict
+from crashlab.evidence import CrashVerdict
 from crashlab.judge import judge_states
 from crashlab.kill import MeasurePlan
 from crashlab.models import MODELS
@@ -25,6 +25,7 @@ from knobs.contract import Contract
 from knobs.errors import InvalidInput
 from knobs.rocksdb.changes import differences
 from tuner import crash_report, folders, options
+from tuner.origin import origin
 from tuner.output import Output
 from tuner.replay import bound_to_recording
 from tuner.request import Request, open_lab, resolve
@@ -87,7 +88,7 @@ def _crash(request: Request, plan: CrashPlan, folder: Path, data: Path | None, o
     with open_lab(request, folder, data) as (lab, bound):
         progress = output.progress()
         lab = replace(lab, say=output.note, advance=progress.advance)
-        origin = provenance(lab.data, seed=bound.seed)
+        came_from = origin(bound, lab.data, recorder=lab.recorder.name, models=list(MODELS))
         try:
             progress.start(plan.total_states, "crash states")
             evidence = validate(bound.subject(), bound.contract, plan, lab, folder, bound.seed)
@@ -107,7 +108,7 @@ def _crash(request: Request, plan: CrashPlan, folder: Path, data: Path | None, o
         evidence,
         verdict,
         seed=bound.seed,
-        provenance={**origin, **_provenance(evidence, bound)},
+        provenance=came_from,
         effective=effective,
         findings=findings,
         recovery_ignores=ignores,
@@ -130,18 +131,6 @@ def _asked(request: Request) -> str:
         f"{properties.record_count} records, {request.clients} clients, seed {request.seed}\n"
         f"settings       {settings}"
     )
-
-
-def _provenance(evidence: CrashEvidence, request: Request) -> dict[str, Any]:
-    facts = evidence.recording.facts
-    return {
-        "engine": {"name": facts.engine, "version": facts.engine_version, "package": "librocksdb"},
-        "workload": {"name": facts.workload, "clients": request.clients, **request.workload.properties},
-        "recorder": facts.recorder,
-        "models": list(MODELS),
-        "config": list(request.sources),
-        "settings": dict(request.settings),
-    }
 
 
 def _replay_command(folder: Path, verdict: CrashVerdict, request: Request) -> str:

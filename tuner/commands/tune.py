@@ -9,10 +9,10 @@ import typer
 
 from crashlab.models import MODELS
 from engines.lock import exclusive
-from engines.provenance import provenance
 from knobs.configuration import parse_settings
 from knobs.finding import Finding
 from tuner import crash_report, folders, options, tune_report
+from tuner.origin import origin
 from tuner.output import Output
 from tuner.request import Request, open_lab, resolve
 from tuner.static_check import predicted
@@ -143,7 +143,7 @@ def _tune(request: Request, plan: StudyPlan, folder: StudyFolder, data: Path | N
     for finding in findings:
         output.result(crash_report.finding_line(finding))
     with open_lab(request, folder.folder, data) as (lab, bound):
-        origin = provenance(lab.data, seed=bound.seed)
+        came_from = origin(bound, lab.data, recorder=lab.recorder.name, models=list(MODELS))
         progress = output.progress()
         try:
             outcome = Tuning(bound, plan, folder, lab, output).run(progress)
@@ -151,9 +151,7 @@ def _tune(request: Request, plan: StudyPlan, folder: StudyFolder, data: Path | N
             progress.close()
     if outcome.winner is not None:
         tune_report.write_winner(request, folder.folder, outcome.winner.trial)
-    document = tune_report.as_json(
-        request, plan, folder.folder, reference, outcome, {**origin, **_origin(request)}, findings
-    )
+    document = tune_report.as_json(request, plan, folder.folder, reference, outcome, came_from, findings)
     text = tune_report.as_text(request, plan, folder.folder, reference, outcome)
     (folder.folder / "report.txt").write_text(text + "\n", encoding="utf-8")
     folder.finish(document)
@@ -196,16 +194,3 @@ def _asked(request: Request, reference: dict[str, str], plan: StudyPlan) -> str:
         f"reference      {settings}\n"
         f"search         {mode}; {PROPOSERS}"
     )
-
-
-def _origin(request: Request) -> dict[str, object]:
-    return {
-        "engine": {"name": request.engine.name, "version": request.engine.version(), "package": "librocksdb"},
-        "workload": {
-            "name": request.workload.name,
-            "clients": request.clients,
-            **request.workload.properties,
-        },
-        "recorder": "preload",
-        "models": list(MODELS),
-    }

@@ -106,7 +106,7 @@ def _read_rows(path: Path) -> NDArray[np.void]:
 
 def _too_late(deadline_s: float) -> Recovered:
     error = f"not back within {deadline_s:g} s"
-    return Recovered(False, "recover", error, deadline_s, _no_rows(), _no_rows())
+    return Recovered(False, "recover", error, deadline_s, _no_rows(), _no_rows(), is_late=True)
 
 
 def _no_rows() -> NDArray[np.void]:
