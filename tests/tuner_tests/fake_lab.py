@@ -11,11 +11,15 @@ from crashlab.controls import Control
 from crashlab.kill import KilledRun, MeasurePlan
 from crashlab.oracle import Cut, History
 from crashlab.preload.recorder import PreloadRecorder
+from crashlab.record import RecordPlan
+from crashlab.recording import Recording
 from crashlab.subject import Subject
 from crashlab.validate import Lab
 from crashlab.verdict import Verdict
 from engines.rocksdb.launch import RocksdbLaunch
 from engines.scratch import Scratch
+from knobs.contract import Contract
+from knobs.errors import DuratuneError, Undecided
 from knobs.rocksdb.options_file import from_default
 from tuner.request import Request
 from workloads.ledger import Ledger
@@ -42,11 +46,12 @@ class Unloaded(YcsbWorkload):
 @dataclass(frozen=True)
 class FakeLab(Lab):
     """``rate`` says how many operations per second settings do in the n-th run, and whether that run is to
-    be recovered, as a trial's is; or it raises. ``runs`` are the settings of every run so far. Nothing can
-    be recorded with it."""
+    be recovered, as a trial's is; or it raises. ``runs`` are the settings of every run so far. Recording
+    raises ``unrecorded``."""
 
     rate: Rate = lambda _settings, _run, _recover: 1_000.0
     wrong: tuple[str, ...] = ()
+    unrecorded: DuratuneError = field(default_factory=lambda: Undecided("nothing is recorded here"))
     runs: list[Mapping[str, str]] = field(default_factory=list)
 
     def controls(self, subject: Subject, models: Sequence[str], seed: int) -> list[Control]:
@@ -65,14 +70,21 @@ class FakeLab(Lab):
         recover: bool = True,
         base: Path | None = None,
     ) -> KilledRun:
+        assert plan.measure_s > 0 and recover is (base is None), "a trial loads its own data"
         self.runs.append(dict(subject.settings))
         rate = self.rate(subject.settings, len(self.runs) - 1, recover)
-        measured = {"throughput_per_s": rate, "per_operation": {}, "plan": (plan, seed, recover, base)}
+        measured = {"throughput_per_s": rate, "per_operation": {}, "seed": seed}
         with Ledger.create(self.data / f"ledger-{len(self.runs)}", 1, 1) as ledger:
             history = History(ledger.entries(), 0)
         (self.data / f"ledger-{len(self.runs)}").unlink()
         effective = from_default().apply(subject.settings, "default").render()
         return KilledRun(measured, effective, history, Cut(1, 1), None)
+
+    def record(
+        self, subject: Subject, contract: Contract, plan: RecordPlan, folder: Path, seed: int
+    ) -> Recording:
+        assert subject and contract and plan and folder and seed
+        raise self.unrecorded
 
 
 @contextmanager

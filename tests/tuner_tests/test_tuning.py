@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,20 @@ def test_a_full_disk_is_the_machines_and_no_trials(memory_path: Path) -> None:
         with pytest.raises(MachineLacks):
             study.run(SilentProgress())
     assert verdicts(folder) == [], "the trial is tried again when there is room"
+
+
+def test_a_run_that_cannot_be_recorded_keeps_what_was_measured(memory_path: Path) -> None:
+    """A stalled recording is UNKNOWN; a full disk is not the candidate's, and stops the study at once."""
+    with fake_lab(memory_path, steady) as lab:
+        study = tuning(lab, memory_path / "study")
+        with pytest.raises(Undecided, match="nothing is recorded here"):
+            study.run(SilentProgress())
+        (first, *_) = StudyFolder(memory_path / "study").results()
+        assert (first.verdict, first.ratio, first.throughput_per_s) == ("UNKNOWN", 1.0, 1_000.0)
+        full = replace(lab, unrecorded=MachineLacks("no space"))
+        with pytest.raises(MachineLacks, match="no space"):
+            tuning(full, memory_path / "full").run(SilentProgress())
+    assert verdicts(memory_path / "full") == []
 
 
 def test_settings_that_the_engine_refuses_are_rejected_and_the_study_goes_on(memory_path: Path) -> None:
