@@ -25,8 +25,6 @@ class RocksdbRules:
 
 def _points(host: HostLimits) -> list[StartPoint]:
     cache = str(max(8 * MIB, min(host.memory_bytes // 4, 1024 * MIB)))
-    # Several memtables are alive at once, so one takes a sixteenth of a small host's memory at most.
-    memtable_bytes = str(max(8 * MIB, min(host.memory_bytes // 16, 128 * MIB)))
     jobs = str(max(2, host.cores))
     read_path = {
         _TABLE + "block_cache": cache,
@@ -34,7 +32,7 @@ def _points(host: HostLimits) -> list[StartPoint]:
         _TABLE + "data_block_index_type": "kDataBlockBinaryAndHash",
     }
     memtable = {
-        _CF + "write_buffer_size": memtable_bytes,
+        _CF + "write_buffer_size": str(_memtable_bytes(host)),
         _CF + "max_write_buffer_number": "4",
         _DB + "max_background_jobs": jobs,
     }
@@ -95,3 +93,8 @@ def _points(host: HostLimits) -> list[StartPoint]:
             },
         ),
     ]
+
+
+def _memtable_bytes(host: HostLimits) -> int:
+    """Several memtables are alive at once, so one takes a sixteenth of a small host's memory at most."""
+    return max(8 * MIB, min(host.memory_bytes // 16, 128 * MIB))
