@@ -12,13 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from crashlab.judge import judge_states, recover_states
+from crashlab.judging.judge import judge_states, recover_states
+from crashlab.judging.verdict import Verdict, worst
 from crashlab.kill import MeasurePlan, measure_and_kill
-from crashlab.plan import PlannedState
-from crashlab.record import RecordPlan, record
-from crashlab.recorder import Recorder
+from crashlab.recording.record import RecordPlan, record
+from crashlab.recording.recorder import Recorder
+from crashlab.states.plan import PlannedState
 from crashlab.subject import Subject
-from crashlab.verdict import Verdict, worst
 from engines.scratch import Scratch
 from knobs.contract import Contract
 from knobs.errors import DuratuneError

@@ -13,10 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from crashlab.copying import clone_folder
-from crashlab.judge import RECOVERY_DEADLINE_S, judge_recovered, lack_of_room, recover_patiently, with_reason
-from crashlab.oracle import Cut, History
+from crashlab.judging.judge import (
+    RECOVERY_DEADLINE_S,
+    judge_recovered,
+    lack_of_room,
+    recover_patiently,
+    with_reason,
+)
+from crashlab.judging.oracle import Cut, History
+from crashlab.judging.verdict import Judgement
 from crashlab.subject import Subject
-from crashlab.verdict import Judgement
 from engines.scratch import Scratch
 from knobs.contract import Contract
 from knobs.errors import MachineLacks

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from crashlab.copying import clone_folder
-from crashlab.judge import RECOVERY_DEADLINE_S
+from crashlab.judging.judge import RECOVERY_DEADLINE_S
 from crashlab.subject import Subject
 from engines.scratch import Scratch
 

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from crashlab.controls import Control, run_controls
-from crashlab.evidence import CrashEvidence
-from crashlab.judge import RecoveredState, recover_states
+from crashlab.judging.evidence import CrashEvidence
+from crashlab.judging.judge import RecoveredState, recover_states
 from crashlab.kill import KilledRun, MeasurePlan, measure_and_kill
 from crashlab.models import MODELS
-from crashlab.plan import PlannedState, plan_states
-from crashlab.record import RecordPlan, record
-from crashlab.recorder import Recorder
-from crashlab.recording import Recording
+from crashlab.recording.record import RecordPlan, record
+from crashlab.recording.recorded import Recording
+from crashlab.recording.recorder import Recorder
 from crashlab.reopen import missing_after_reopen
+from crashlab.states.plan import PlannedState, plan_states
 from crashlab.subject import Subject
 from engines.scratch import Scratch
 from knobs.contract import Contract

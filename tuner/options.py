@@ -34,7 +34,15 @@ ContractText = Annotated[
 Seed = Annotated[
     int | None, typer.Option("--seed", help="Seed of load, plan and crash states; default: a new one.")
 ]
-Clients = Annotated[int, typer.Option("--clients", min=1, max=1024, help="Client threads of the load.")]
+Clients = Annotated[
+    int | None,
+    typer.Option(
+        "--clients",
+        min=1,
+        max=1024,
+        help="Client threads; default: a properties file's threadcount, else 16.",
+    ),
+]
 Scale = Annotated[int | None, typer.Option("--scale", min=1, help="Thousands of records that are loaded.")]
 ColumnFamily = Annotated[str, typer.Option("--cf", help="The column family that the load uses.")]
 Data = Annotated[

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from crashlab.recording import Recording
+from crashlab.recording.recorded import Recording
 from crashlab.subject import Subject
 from crashlab.validate import Lab
 from engines.scratch import Scratch

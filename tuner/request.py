@@ -32,6 +32,7 @@ from workloads.ycsb.workload import YcsbWorkload
 ENGINES: Mapping[str, type[RocksdbEngine]] = {"rocksdb": RocksdbEngine}
 RECORDERS: Mapping[str, type[PreloadRecorder]] = {"preload": PreloadRecorder}
 SEED_MAX = 2**31
+CLIENTS, CLIENTS_MAX = 16, 1024
 OPERATIONS_PER_RECORD = 10
 OPEN_FILES_BESIDE = 64
 """Descriptors that the driver needs beside RocksDB's table files."""
@@ -76,7 +77,7 @@ def resolve(
     properties: Sequence[str] | None,
     contract: str | None,
     seed: int | None,
-    clients: int,
+    clients: int | None,
     scale: int | None,
     column_family: str,
     records: int,
@@ -97,19 +98,47 @@ def resolve(
     _check_open_files(known, settings)
     base = read.options_file or from_default()
     base.apply(settings, column_family)  # what has no place in the file is refused before anything runs
+    load = _workload(workload, properties, scale, records)
     return Request(
         engine=chosen,
         catalogue=known,
         base=base,
         settings=settings,
-        workload=_workload(workload, properties, scale, records),
+        workload=load,
         contract=Contract.parse(contract) if contract else chosen.default_contract,
         seed=secrets.randbelow(SEED_MAX) if seed is None else seed,
-        clients=clients,
+        clients=clients or _clients_of(load),
         column_family=column_family,
         sources=read.sources,
-        findings=read.findings,
+        findings=(*read.findings, *_unused_properties(load)),
     )
+
+
+def _clients_of(workload: YcsbWorkload) -> int:
+    """The threadcount of a properties file, else CLIENTS. Raises InvalidInput where it is no number."""
+    stated = workload.properties.ignored.get("threadcount", str(CLIENTS))
+    if not stated.isdigit() or not 1 <= int(stated) <= CLIENTS_MAX:
+        raise InvalidInput(
+            f"threadcount={stated} is no number from 1 to {CLIENTS_MAX}", where=workload.properties.where
+        )
+    return int(stated)
+
+
+def _unused_properties(workload: YcsbWorkload) -> list[Finding]:
+    """What a properties file says of a run's pace and end, which duratune's own options decide."""
+    return [
+        Finding(
+            "property-not-used",
+            name,
+            value,
+            "",
+            "nothing",
+            "duratune's own options set the rate (bench --target) and the length (--time) of a run",
+            workload.properties.where,
+        )
+        for name, value in workload.properties.ignored.items()
+        if name in ("target", "maxexecutiontime")
+    ]
 
 
 def checked(known: RocksdbCatalogue, settings: Mapping[str, str]) -> Settings:

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from crashlab.disk import Disk, Image
-from crashlab.horizon import Horizons
+from crashlab.judging.verdict import CrashKind
 from crashlab.models.cache import CacheModel
 from crashlab.models.synced import SyncedModel
-from crashlab.verdict import CrashKind
+from crashlab.states.disk import Disk, Image
+from crashlab.states.horizon import Horizons
 
 
 class CrashModel(Protocol):

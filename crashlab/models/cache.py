@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import random
 
-from crashlab.disk import Disk, File, Image, NameChange, Surviving, build_image
-from crashlab.horizon import Horizons
-from crashlab.verdict import CrashKind
-from crashlab.write_log import Operation
+from crashlab.judging.verdict import CrashKind
+from crashlab.recording.write_log import Operation
+from crashlab.states.disk import Disk, File, Image, NameChange, Surviving, build_image
+from crashlab.states.horizon import Horizons
 
 
 class CacheModel:

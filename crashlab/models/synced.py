@@ -8,7 +8,9 @@ on ext4). Nothing here depends on the seed: it is one extreme of what a cut may 
 
 from __future__ import annotations
 
-from crashlab.disk import (
+from crashlab.judging.verdict import CrashKind
+from crashlab.recording.write_log import Kind, Operation
+from crashlab.states.disk import (
     WRITE_IS_ITS_OWN_SYNC,
     Disk,
     File,
@@ -17,9 +19,7 @@ from crashlab.disk import (
     Surviving,
     build_image,
 )
-from crashlab.horizon import Horizons
-from crashlab.verdict import CrashKind
-from crashlab.write_log import Kind, Operation
+from crashlab.states.horizon import Horizons
 
 
 class SyncedModel:

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from crashlab.recorder import CanaryFile, CanaryReport
-from crashlab.write_log import Kind, Operation, WriteLog
+from crashlab.recording.recorder import CanaryFile, CanaryReport
+from crashlab.recording.write_log import Kind, Operation, WriteLog
 from knobs import native
 from knobs.errors import InvalidInput, Undecided
 

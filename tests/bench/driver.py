@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from crashlab.recorder import Recorder
+from crashlab.recording.recorder import Recorder
+from crashlab.recording.write_log import WriteLog
 from crashlab.subject import Subject
 from crashlab.validate import Lab
-from crashlab.write_log import WriteLog
 from workloads.ledger import Ledger
 from workloads.workload import Plan
 

@@ -9,14 +9,14 @@ from statistics import median
 
 import pytest
 
-from crashlab.judge import judge_states
-from crashlab.record import RecordPlan
+from crashlab.judging.judge import judge_states
+from crashlab.judging.verdict import Verdict
+from crashlab.recording.record import RecordPlan
 from crashlab.validate import Lab, plan_all, split_states
-from crashlab.verdict import Verdict
 from tests.bench.figures import Figure, Sheet
 from tests.bench.trial_time import LOAD, MEASURED, RECORDED, RECOVERY, Stopwatch, WatchedWorkload
 from tuner.request import Request, resolve
-from tuner.trial import Reference, TrialPlan, TrialResult, TrialRunner
+from tuner.search.trial import Reference, TrialPlan, TrialResult, TrialRunner
 
 pytestmark = pytest.mark.bench
 

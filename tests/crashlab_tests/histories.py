@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from crashlab.oracle import History
+from crashlab.judging.oracle import History
 from workloads.ledger import ACKNOWLEDGED, BEGUN, FAILED, Entries
 from workloads.workload import CHECKSUM_RIGHT, HEADER_READABLE, KEY_MATCHES, ROW
 

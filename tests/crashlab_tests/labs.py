@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from crashlab.preload.recorder import PreloadRecorder
-from crashlab.recorder import Recorder
+from crashlab.recording.recorder import Recorder
 from crashlab.validate import Lab
 from engines.scratch import Scratch
 

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from crashlab.disk import Disk
-from crashlab.judge import RecoveredState
+from crashlab.judging.judge import RecoveredState
+from crashlab.judging.oracle import Cut, History
 from crashlab.kill import KilledRun
-from crashlab.oracle import Cut, History
-from crashlab.plan import PlannedState, Source
-from crashlab.recording import Facts, Recording
+from crashlab.recording.recorded import Facts, Recording
+from crashlab.states.disk import Disk
+from crashlab.states.plan import PlannedState, Source
 from engines.engine import LogMap, LogOrder, LogPlace
 from engines.rocksdb.log_reader import RocksdbLogReader
 from tests.crashlab_tests.tapes import MILLISECOND, Tape

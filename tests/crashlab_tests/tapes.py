@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from crashlab.disk import SYNC_OF_A_FOLDER, WRITE_IS_ITS_OWN_SYNC, BaseFile, Disk
-from crashlab.write_log import Kind, Operation
+from crashlab.recording.write_log import Kind, Operation
+from crashlab.states.disk import SYNC_OF_A_FOLDER, WRITE_IS_ITS_OWN_SYNC, BaseFile, Disk
 
 MILLISECOND = 1_000_000
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from crashlab.audit import Audit, audit_run, disagreement
-from crashlab.horizon import Horizons
-from crashlab.oracle import NEVER
-from crashlab.timeline import Timeline
-from crashlab.write_log import Kind
+from crashlab.judging.audit import Audit, audit_run, disagreement
+from crashlab.judging.oracle import NEVER
+from crashlab.judging.timeline import Timeline
+from crashlab.recording.write_log import Kind
+from crashlab.states.horizon import Horizons
 from engines.engine import LogMap, LogOrder, LogPlace, Released
 from tests.crashlab_tests.histories import W, history, rows
 from tests.crashlab_tests.tapes import Tape

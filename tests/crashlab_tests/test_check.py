@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from crashlab.check import SYNCS_IN_FLIGHT_MAX, SyncCount, check_syncs, check_writes
-from crashlab.write_log import Kind
+from crashlab.recording.check import SYNCS_IN_FLIGHT_MAX, SyncCount, check_syncs, check_writes
+from crashlab.recording.write_log import Kind
 from engines.rocksdb.log_reader import RocksdbLogReader
 from tests.crashlab_tests.tapes import Tape
 

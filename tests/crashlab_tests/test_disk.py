@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crashlab.check import check_writes
-from crashlab.disk import FALLOC_KEEP_SIZE, BaseFile, Disk, Image, Surviving, build_image
-from crashlab.horizon import Horizons
-from crashlab.materialise import Materialiser
 from crashlab.models import MODELS
-from crashlab.write_log import Kind
+from crashlab.recording.check import check_writes
+from crashlab.recording.write_log import Kind
+from crashlab.states.disk import FALLOC_KEEP_SIZE, BaseFile, Disk, Image, Surviving, build_image
+from crashlab.states.horizon import Horizons
+from crashlab.states.materialise import Materialiser
 from engines.rocksdb.log_reader import RocksdbLogReader
 from tests.crashlab_tests.tapes import Tape
 

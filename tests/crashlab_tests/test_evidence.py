@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from crashlab.controls import Control
-from crashlab.evidence import CrashEvidence
-from crashlab.judge import RecoveredState
+from crashlab.judging.evidence import CrashEvidence
+from crashlab.judging.judge import RecoveredState
+from crashlab.judging.oracle import History
+from crashlab.judging.verdict import Verdict
 from crashlab.kill import KilledRun
-from crashlab.oracle import History
-from crashlab.verdict import Verdict
 from knobs.contract import Contract
 from tests.crashlab_tests.histories import W, history, initial_rows, rows
 from tests.crashlab_tests.runs import killed, recorded_log, recording, recovered, state

@@ -6,9 +6,9 @@ import os
 
 import pytest
 
-from crashlab.judge import judge_recovered, judge_states, recover_patiently
-from crashlab.oracle import Cut
-from crashlab.verdict import Verdict
+from crashlab.judging.judge import judge_recovered, judge_states, recover_patiently
+from crashlab.judging.oracle import Cut
+from crashlab.judging.verdict import Verdict
 from knobs.contract import Contract
 from tests.crashlab_tests.histories import W, history, initial_rows, rows
 from tests.crashlab_tests.runs import failed, recorded_log, recording, recovered, state

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crashlab.disk import BaseFile, Disk, Image
-from crashlab.horizon import Horizons
 from crashlab.models import MODELS
-from crashlab.write_log import Kind, Operation
+from crashlab.recording.write_log import Kind, Operation
+from crashlab.states.disk import BaseFile, Disk, Image
+from crashlab.states.horizon import Horizons
 from tests.crashlab_tests.tapes import Tape
 
 A, B = 11, 12

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crashlab.oracle import Cut, judge
-from crashlab.verdict import Verdict, worst
+from crashlab.judging.oracle import Cut, judge
+from crashlab.judging.verdict import Verdict, worst
 from knobs.contract import Contract
 from tests.crashlab_tests.histories import W, history, initial_rows, rows
 from workloads.workload import CHECKSUM_RIGHT, HEADER_READABLE

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crashlab.plan import RunView, plan_states
+from crashlab.recording.write_log import Kind
+from crashlab.states.plan import RunView, plan_states
 from crashlab.validate import split_states
-from crashlab.write_log import Kind
 from engines.engine import LogMap, LogOrder, LogPlace
 from tests.crashlab_tests.histories import W, history
 from tests.crashlab_tests.runs import recording

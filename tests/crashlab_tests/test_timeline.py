@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crashlab.timeline import Timeline
-from crashlab.write_log import Kind
+from crashlab.judging.timeline import Timeline
+from crashlab.recording.write_log import Kind
 from tests.crashlab_tests.histories import W, history
 from tests.crashlab_tests.tapes import MILLISECOND, Tape
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from crashlab.controls import Control, unknown_because
-from crashlab.evidence import CrashEvidence
+from crashlab.judging.evidence import CrashEvidence
+from crashlab.judging.verdict import Verdict
 from crashlab.preload.recorder import PreloadRecorder
-from crashlab.record import RecordPlan
+from crashlab.recording.record import RecordPlan
 from crashlab.subject import Subject
 from crashlab.validate import CrashPlan, Lab, plan_all, split_states, validate
-from crashlab.verdict import Verdict
 from engines.engine import ControlSettings
 from engines.rocksdb.engine import RocksdbEngine
 from knobs.contract import Contract

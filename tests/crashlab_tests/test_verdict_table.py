@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from crashlab.controls import Control
-from crashlab.evidence import CrashEvidence
-from crashlab.judge import judge_states
+from crashlab.judging.evidence import CrashEvidence
+from crashlab.judging.judge import judge_states
+from crashlab.judging.verdict import Verdict
 from crashlab.validate import Lab
-from crashlab.verdict import Verdict
 from knobs.contract import Contract
 from tests.crashlab_tests.labs import open_lab
 from tests.crashlab_tests.verdict_table import (

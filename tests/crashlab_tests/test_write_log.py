@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from crashlab.write_log import BLOCK_BYTES, Kind, Operation, WriteLog
+from crashlab.recording.write_log import BLOCK_BYTES, Kind, Operation, WriteLog
 from knobs.errors import InvalidInput, MachineLacks, Undecided
 
 NONCE = 0x1234_5678_9ABC_DEF1

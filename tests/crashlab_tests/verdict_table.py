@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from crashlab.controls import Control
-from crashlab.evidence import CrashEvidence, CrashSummary, CrashVerdict
+from crashlab.judging.evidence import CrashEvidence, CrashSummary, CrashVerdict
+from crashlab.judging.verdict import Verdict
 from crashlab.kill import MeasurePlan
-from crashlab.record import RecordPlan
+from crashlab.recording.record import RecordPlan
 from crashlab.subject import Subject
 from crashlab.validate import Lab, plan_all, split_states
-from crashlab.verdict import Verdict
 from engines.rocksdb.engine import RocksdbEngine
 from engines.rocksdb.readback import effective_settings
 from knobs import catalogue

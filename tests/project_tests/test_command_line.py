@@ -171,7 +171,7 @@ def test_a_reader_that_stops_is_no_verdict() -> None:
 def test_output_that_cannot_be_written_is_no_verdict() -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(python(PROGRAM, "planted", "--do", "pid"), stdout=full, stderr=subprocess.PIPE)
-    assert done.returncode == 70
+    assert done.returncode == 3
 
 
 def test_the_installed_program_is_this_one() -> None:

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from crashlab.controls import Control
+from crashlab.judging.oracle import Cut, History
+from crashlab.judging.verdict import Verdict
 from crashlab.kill import KilledRun, MeasurePlan
-from crashlab.oracle import Cut, History
 from crashlab.preload.recorder import PreloadRecorder
-from crashlab.record import RecordPlan
-from crashlab.recording import Recording
+from crashlab.recording.record import RecordPlan
+from crashlab.recording.recorded import Recording
 from crashlab.subject import Subject
 from crashlab.validate import Lab
-from crashlab.verdict import Verdict
 from engines.rocksdb.launch import RocksdbLaunch
 from engines.scratch import Scratch
 from knobs.contract import Contract

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tuner.request import Request, resolve
-from tuner.trial import TrialResult
+from tuner.search.trial import TrialResult
 
 MIB = 1 << 20
 
@@ -18,6 +18,7 @@ def request_of(
     properties: tuple[str, ...] = (),
     scale: int | None = 1,
     column_family: str = "default",
+    clients: int | None = 4,
 ) -> Request:
     """What `duratune tune rocksdb` would resolve: 1,000 records, 4 clients, seed 1."""
     return resolve(
@@ -28,7 +29,7 @@ def request_of(
         list(properties),
         contract,
         1,
-        4,
+        clients,
         scale,
         column_family,
         50_000,

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crashlab.judging.oracle import Cut, History
 from crashlab.kill import KilledRun, MeasurePlan
-from crashlab.oracle import Cut, History
 from crashlab.preload.recorder import PreloadRecorder
 from crashlab.subject import Subject
 from crashlab.validate import Lab
@@ -25,8 +25,8 @@ from knobs.errors import MachineLacks, Undecided
 from knobs.native import find
 from knobs.rocksdb.options_file import from_default
 from tuner import cli
-from tuner.bench_report import Bench, BenchedConfig, as_json, as_text, refuse_idle
-from tuner.interleaved import Measured, interleaved
+from tuner.report.bench import Bench, BenchedConfig, as_json, as_text, refuse_idle
+from tuner.search.interleaved import Measured, interleaved
 from workloads import registry
 from workloads.ledger import Ledger
 from workloads.workload import Event
@@ -63,12 +63,12 @@ def left(room: Path) -> list[str]:
 def test_two_configurations_are_measured_in_turn(room: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sets = ["WriteOptions.sync=true", "recycle_log_file_num=4"]
     found = document_of(
-        capsys, *(word for pair in sets for word in ("--set", pair)), "--vs", "default", "--rounds", "3"
+        capsys, *(word for pair in sets for word in ("--set", pair)), "--vs", "default", "--rounds", "4"
     )
     ours, default = found["runs"]
     assert (ours["config"], default["config"]) == ("default " + " ".join(sets), "default")
     for run in found["runs"]:
-        assert run["throughput"] > 0 and run["errors"] == 0 and len(run["rounds"]) == 3
+        assert run["throughput"] > 0 and run["errors"] == 0 and len(run["rounds"]) == 4
         assert set(run["p50_us"]) == set(run["p99_us"]) == {"READ", "UPDATE"}
         assert run["intended_p99_us"] == {}, "there was no target"
     assert ours["settings"]["WriteOptions.sync"] == "true" and default["settings"] == {}
@@ -189,7 +189,7 @@ def bench_of(*rates: Sequence[float], settings: Sequence[dict[str, str]] = ({}, 
     return Bench(Contract("process"), "rocksdb", 1, MeasurePlan(), configs)
 
 
-RATES = st.lists(st.floats(1.0, 1e6), min_size=3, max_size=8)
+RATES = st.lists(st.floats(1.0, 1e6), min_size=4, max_size=8)
 
 
 @given(RATES, st.randoms(use_true_random=False))
@@ -220,7 +220,7 @@ def test_the_claim_follows_the_interval(first: list[float], words: str) -> None:
 
 
 def test_the_same_configuration_twice_is_told_to_be_noise() -> None:
-    rates = [10.0, 11.0, 12.0]
+    rates = [10.0, 11.0, 12.0, 11.5]
     assert "shows the noise alone" in as_text(bench_of(rates, rates))
     assert "shows the noise alone" not in as_text(bench_of(rates, rates, settings=({"a": "1"}, {})))
 

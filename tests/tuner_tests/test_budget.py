@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from knobs.errors import InvalidInput
 from tuner import options
-from tuner.budget import TRIALS_DEFAULT, WINNER_S, Budget
-from tuner.tuning import StudyPlan
+from tuner.search.budget import TRIALS_DEFAULT, WINNER_S, Budget
+from tuner.search.tuning import StudyPlan
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from crashlab.kill import MeasurePlan
 from knobs.errors import Undecided
 from tests.tuner_tests.fake_lab import fake_lab, unloaded
 from tests.tuner_tests.requests import request_of
-from tuner.confirmation import interval_of, paired_rounds, play_off
+from tuner.search.confirmation import interval_of, paired_rounds, play_off
 
 pytestmark = pytest.mark.usefixtures("native_parts")
 

@@ -121,3 +121,15 @@ def test_memory_that_is_no_disk_is_refused_under_strict() -> None:
     ):
         pass
     assert left_behind() == [] and not list(shared.glob("duratune-duratune-test-data*"))
+
+
+def test_a_properties_file_says_how_many_clients_and_not_how_fast(tmp_path: Path) -> None:
+    file = tmp_path / "mine"
+    file.write_text("recordcount=100\noperationcount=100\nthreadcount=3\ntarget=50\n")
+    found = request_of(workload=f"ycsb:{file}", clients=None)
+    assert found.clients == 3
+    assert [(finding.setting, finding.value) for finding in found.findings] == [("target", "50")]
+    assert request_of(workload=f"ycsb:{file}", clients=7).clients == 7
+    file.write_text("recordcount=100\noperationcount=100\nthreadcount=many\n")
+    with pytest.raises(InvalidInput, match="threadcount=many"):
+        request_of(workload=f"ycsb:{file}", clients=None)

@@ -20,7 +20,7 @@ from knobs.rocksdb.catalogue import load
 from tests.tuner_tests.requests import MIB
 from tuner.proposers.proposal import HostLimits
 from tuner.proposers.rules import RocksdbRules
-from tuner.search_space import Parameter, SearchSpace, build_space
+from tuner.search.search_space import Parameter, SearchSpace, build_space
 
 CATALOGUE = load()
 GIB = 1024 * MIB

@@ -15,9 +15,9 @@ from optuna.trial import FrozenTrial, TrialState
 
 from knobs.errors import InvalidInput
 from tests.tuner_tests.requests import result_of
-from tuner.search_space import SearchSpace
-from tuner.study import CONTRACT, STARTS, OptunaStudy, StudyFolder
-from tuner.trial import TrialResult
+from tuner.search.search_space import SearchSpace
+from tuner.search.study import CONTRACT, STARTS, OptunaStudy, StudyFolder
+from tuner.search.trial import TrialResult
 
 SPACE = SearchSpace(
     {

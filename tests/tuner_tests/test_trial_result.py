@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from knobs.errors import InvalidInput
 from tests.tuner_tests.requests import result_of
-from tuner.study import StudyFolder
-from tuner.trial import TrialResult
+from tuner.search.study import StudyFolder
+from tuner.search.trial import TrialResult
 
 TEXTS = st.dictionaries(st.text(), st.text())
 RATES = st.floats(0, 1e9)

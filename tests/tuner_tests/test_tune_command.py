@@ -21,7 +21,7 @@ from knobs.rocksdb import library
 from tests.tuner_tests import studies
 from tests.tuner_tests.studies import QUICK, Ended, run, started
 from tuner import cli
-from tuner.trial import TrialResult
+from tuner.search.trial import TrialResult
 
 pytestmark = pytest.mark.usefixtures("native_parts")
 

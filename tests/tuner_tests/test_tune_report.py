@@ -11,19 +11,19 @@ from typing import Any
 import pytest
 
 from crashlab.controls import Control
-from crashlab.evidence import CrashVerdict
-from crashlab.judge import JudgedState
-from crashlab.plan import PlannedState
-from crashlab.verdict import Judgement, Verdict
+from crashlab.judging.evidence import CrashVerdict
+from crashlab.judging.judge import JudgedState
+from crashlab.judging.verdict import Judgement, Verdict
+from crashlab.states.plan import PlannedState
 from knobs import configuration
 from knobs.contract import Contract
 from tests.tuner_tests.requests import request_of, result_of
-from tuner import tune_report
 from tuner.commands.tune import _something_held
-from tuner.confirmation import PairedRound, interval_of
+from tuner.report import tune as tune_report
 from tuner.request import Request, resolve
-from tuner.trial import TrialResult
-from tuner.tuning import StudyOutcome, StudyPlan, Winner
+from tuner.search.confirmation import PairedRound, interval_of
+from tuner.search.trial import TrialResult
+from tuner.search.tuning import StudyOutcome, StudyPlan, Winner
 
 pytestmark = pytest.mark.usefixtures("native_parts")
 

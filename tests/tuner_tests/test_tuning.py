@@ -16,8 +16,8 @@ from tests.tuner_tests.requests import request_of, result_of
 from tuner.output import Output, SilentProgress
 from tuner.proposers.rules import RocksdbRules
 from tuner.request import host_limits
-from tuner.study import StudyFolder
-from tuner.tuning import StudyPlan, Tuning, search_space
+from tuner.search.study import StudyFolder
+from tuner.search.tuning import StudyPlan, Tuning, search_space
 
 pytestmark = pytest.mark.usefixtures("native_parts")
 

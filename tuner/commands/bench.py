@@ -17,13 +17,14 @@ from knobs.errors import InvalidInput
 from knobs.finding import Finding
 from knobs.rocksdb import durability
 from knobs.rocksdb.changes import differences
-from tuner import bench_report, folders, options
-from tuner.bench_report import Bench, BenchedConfig
-from tuner.interleaved import Measured, interleaved
-from tuner.interval import ROUNDS_MIN
+from tuner import folders, options
 from tuner.origin import origin
 from tuner.output import Output
+from tuner.report import bench as bench_report
+from tuner.report.bench import Bench, BenchedConfig
 from tuner.request import Request, open_lab, resolve
+from tuner.search.interleaved import Measured, interleaved
+from tuner.search.interval import ROUNDS_MIN
 
 RECORDS = 50_000
 ROUNDS_ALONE = 3
@@ -49,7 +50,7 @@ def command(
     property_: options.Property = None,
     contract: options.ContractText = None,
     seed: options.Seed = None,
-    clients: options.Clients = 16,
+    clients: options.Clients = None,
     scale: options.Scale = None,
     column_family: options.ColumnFamily = "default",
     rounds: Annotated[

@@ -10,13 +10,13 @@ from typing import Annotated, Any
 
 import typer
 
-from crashlab.evidence import CrashVerdict
-from crashlab.judge import judge_states
+from crashlab.judging.evidence import CrashVerdict
+from crashlab.judging.judge import judge_states
 from crashlab.kill import MeasurePlan
 from crashlab.models import MODELS
-from crashlab.plan import PlannedState
-from crashlab.record import RecordPlan
-from crashlab.recording import Recording
+from crashlab.recording.record import RecordPlan
+from crashlab.recording.recorded import Recording
+from crashlab.states.plan import PlannedState
 from crashlab.validate import CrashPlan, split_states, validate
 from engines.lock import exclusive
 from engines.provenance import provenance
@@ -24,10 +24,11 @@ from engines.rocksdb.readback import effective_settings
 from knobs.contract import Contract
 from knobs.errors import InvalidInput
 from knobs.rocksdb.changes import differences
-from tuner import crash_report, folders, options
+from tuner import folders, options
 from tuner.origin import origin
 from tuner.output import Output
 from tuner.replay import bound_to_recording
+from tuner.report import crash as crash_report
 from tuner.request import Request, open_lab, resolve
 from tuner.static_check import predicted, recovery_ignores
 
@@ -43,7 +44,7 @@ def command(
     property_: options.Property = None,
     contract: options.ContractText = None,
     seed: options.Seed = None,
-    clients: options.Clients = 16,
+    clients: options.Clients = None,
     scale: options.Scale = None,
     column_family: options.ColumnFamily = "default",
     states: Annotated[int, typer.Option("--states", min=3, max=10_000, help="Crash states to judge.")] = 30,

@@ -11,13 +11,15 @@ from crashlab.models import MODELS
 from engines.lock import exclusive
 from knobs.configuration import parse_settings
 from knobs.finding import Finding
-from tuner import crash_report, folders, options, tune_report
+from tuner import folders, options
 from tuner.origin import origin
 from tuner.output import Output
+from tuner.report import crash as crash_report
+from tuner.report import tune as tune_report
 from tuner.request import Request, open_lab, resolve
+from tuner.search.study import StudyFolder
+from tuner.search.tuning import StudyOutcome, StudyPlan, Tuning, default_trial_plan, reference_settings
 from tuner.static_check import predicted
-from tuner.study import StudyFolder
-from tuner.tuning import StudyOutcome, StudyPlan, Tuning, default_trial_plan, reference_settings
 
 RECORDS = 50_000
 TIME_S = 300.0
@@ -32,7 +34,7 @@ def command(
     property_: options.Property = None,
     contract: options.ContractText = None,
     seed: options.Seed = None,
-    clients: options.Clients = 16,
+    clients: options.Clients = None,
     scale: options.Scale = None,
     column_family: options.ColumnFamily = "default",
     trials: Annotated[

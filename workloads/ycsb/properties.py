@@ -137,13 +137,17 @@ _FRACTIONS = ("hotspotdatafraction", "hotspotopnfraction")
 
 
 class Properties(Mapping[str, str]):
-    """A complete, valid set of properties; ``stated`` are those that were named, the rest are defaults."""
+    """A complete, valid set of properties; ``stated`` are those that were named, the rest are defaults.
+
+    ``ignored`` are those that YCSB knows and that say nothing of the requests.
+    """
 
     def __init__(self, stated: Mapping[str, str], where: str) -> None:
         """Raises InvalidInput with every fault of ``stated``."""
         named = {key: value.strip() for key, value in stated.items() if key not in IGNORED}
         self._values = {**DEFAULTS, **named}
         self.stated = named
+        self.ignored = {key: value.strip() for key, value in stated.items() if key in IGNORED}
         self.where = where
         faults = [fault for key in named for fault in _faults_of(key, named[key])]
         faults = faults or list(_joint_faults(self._values))
@@ -161,7 +165,7 @@ class Properties(Mapping[str, str]):
 
     def with_values(self, values: Mapping[str, str]) -> Properties:
         """The same with other values; raises InvalidInput with every fault."""
-        return Properties({**self.stated, **values}, self.where)
+        return Properties({**self.ignored, **self.stated, **values}, self.where)
 
     @property
     def record_count(self) -> int:

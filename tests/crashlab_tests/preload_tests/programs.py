@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from crashlab.preload.recorder import PreloadRecorder
-from crashlab.write_log import WriteLog
+from crashlab.recording.write_log import WriteLog
 from workloads.ledger import Ledger
 
 HERE = Path(__file__).parent

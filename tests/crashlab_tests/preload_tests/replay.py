@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from crashlab.write_log import Kind, Operation
+from crashlab.recording.write_log import Kind, Operation
 
 KEEP_SIZE = 1
 

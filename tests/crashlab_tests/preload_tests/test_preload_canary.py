@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from crashlab.preload.recorder import PreloadRecorder
-from crashlab.write_log import Kind
+from crashlab.recording.write_log import Kind
 from knobs.errors import InvalidInput, Undecided
 from tests.crashlab_tests.preload_tests.programs import Stage
 from tests.crashlab_tests.preload_tests.replay import Replay

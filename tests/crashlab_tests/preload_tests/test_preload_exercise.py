@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from crashlab.preload.recorder import PreloadRecorder
-from crashlab.write_log import Kind
+from crashlab.recording.write_log import Kind
 from tests.crashlab_tests.preload_tests.programs import Stage
 from tests.crashlab_tests.preload_tests.replay import Replay
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from crashlab.preload.recorder import PreloadRecorder
-from crashlab.write_log import BLOCK_BYTES, Kind
+from crashlab.recording.write_log import BLOCK_BYTES, Kind
 from tests.crashlab_tests.preload_tests.programs import (
     HERE,
     Stage,

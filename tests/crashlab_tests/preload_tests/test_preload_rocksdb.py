@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from crashlab.preload.recorder import PreloadRecorder
-from crashlab.write_log import Kind
+from crashlab.recording.write_log import Kind
 from tests.crashlab_tests.preload_tests.programs import Stage, kill_group
 from tests.crashlab_tests.preload_tests.replay import Replay
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from crashlab.preload.recorder import PreloadRecorder
-from crashlab.write_log import NOTES, UNSUPPORTED
+from crashlab.recording.write_log import NOTES, UNSUPPORTED
 from tests.crashlab_tests.preload_tests.programs import Stage
 from tests.crashlab_tests.preload_tests.replay import Replay
 

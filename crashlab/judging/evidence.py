@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from crashlab.controls import Control, unknown_because
-from crashlab.judge import JudgedState, RecoveredState, judge_states
+from crashlab.judging.judge import JudgedState, RecoveredState, judge_states
+from crashlab.judging.verdict import CrashKind, Judgement, LostWrite, Reason, Verdict, worst
 from crashlab.kill import KilledRun
 from crashlab.models import MODELS
-from crashlab.recording import Recording
-from crashlab.verdict import CrashKind, Judgement, LostWrite, Reason, Verdict, worst
+from crashlab.recording.recorded import Recording
 from knobs.contract import Contract
 
 CONFIDENCE = 0.95

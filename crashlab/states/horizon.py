@@ -14,8 +14,8 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 
-from crashlab.disk import SYNC_OF_A_FOLDER, Disk, File
-from crashlab.write_log import Kind, Operation
+from crashlab.recording.write_log import Kind, Operation
+from crashlab.states.disk import SYNC_OF_A_FOLDER, Disk, File
 
 
 class Horizon:

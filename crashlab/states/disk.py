@@ -4,10 +4,10 @@ A `Disk` is the base folder plus everything that the write log holds. An `Image`
 that a crash may leave; the crash models (crashlab/models) choose it, this file only knows how
 operations change bytes and names.
 
-Promised: with everything surviving, the image equals the live folder byte for byte (crashlab/check.py
-holds it to that). Files are identified by inode and generation, because a file system reuses an
-inode number as soon as its file is gone. Not covered: hard-linked folders, symbolic links, and
-operations on files outside the recorded root, which the recorder leaves out.
+Promised: with everything surviving, the image equals the live folder byte for byte
+(crashlab/recording/check.py holds it to that). Files are identified by inode and generation, because a
+file system reuses an inode number as soon as its file is gone. Not covered: hard-linked folders,
+symbolic links, and operations on files outside the recorded root, which the recorder leaves out.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from crashlab.write_log import Kind, Operation
+from crashlab.recording.write_log import Kind, Operation
 
 WRITE_IS_ITS_OWN_SYNC = 1
 SYNC_OF_A_FOLDER = 2

@@ -11,14 +11,14 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from crashlab import belief
-from crashlab.belief import Witness
-from crashlab.check import SyncCount
 from crashlab.copying import clone_folder, copy_sparse
-from crashlab.recorder import Recorder
-from crashlab.recording import DATABASE_FOLDER, Facts, Recording
+from crashlab.recording import belief
+from crashlab.recording.belief import Witness
+from crashlab.recording.check import SyncCount
+from crashlab.recording.recorded import DATABASE_FOLDER, Facts, Recording
+from crashlab.recording.recorder import Recorder
+from crashlab.recording.write_log import WriteLog
 from crashlab.subject import Subject
-from crashlab.write_log import WriteLog
 from engines.scratch import Scratch
 from knobs.errors import Undecided
 from workloads.ledger import STOP_LEDGER_FULL, STOP_WRITE_LOG_FULL, Ledger

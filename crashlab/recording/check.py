@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from crashlab.disk import (
+from crashlab.recording.write_log import Kind, Operation
+from crashlab.states.disk import (
     Disk,
     File,
     FileImage,
@@ -22,7 +23,6 @@ from crashlab.disk import (
     size_after,
     written_bytes,
 )
-from crashlab.write_log import Kind, Operation
 from engines.engine import LogReader
 
 _FAULTS_MAX = 10

@@ -14,24 +14,24 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from crashlab.controls import Control, unknown_because
-from crashlab.evidence import CrashVerdict
+from crashlab.judging.evidence import CrashVerdict
+from crashlab.judging.verdict import Verdict
 from crashlab.kill import MeasurePlan
 from crashlab.models import MODELS
-from crashlab.record import RecordPlan
+from crashlab.recording.record import RecordPlan
 from crashlab.validate import CrashPlan, Lab, split_states, validate
-from crashlab.verdict import Verdict
 from knobs.errors import InvalidInput, Undecided
 from knobs.rocksdb import tuning
-from tuner.budget import Budget
-from tuner.confirmation import PairedRound, interval_of, paired_rounds, play_off
-from tuner.interval import RatioInterval
 from tuner.output import Output, Progress
 from tuner.proposers.proposal import Proposal
 from tuner.proposers.rules import RocksdbRules
 from tuner.request import Request, host_limits
-from tuner.search_space import SearchSpace, build_space
-from tuner.study import OptunaStudy, StudyFolder
-from tuner.trial import Reference, TrialPlan, TrialResult, TrialRunner
+from tuner.search.budget import Budget
+from tuner.search.confirmation import PairedRound, interval_of, paired_rounds, play_off
+from tuner.search.interval import RatioInterval
+from tuner.search.search_space import SearchSpace, build_space
+from tuner.search.study import OptunaStudy, StudyFolder
+from tuner.search.trial import Reference, TrialPlan, TrialResult, TrialRunner
 
 FAILS_IN_A_ROW_MAX = 3
 WINNER_SEED_STEP = 1_000_003

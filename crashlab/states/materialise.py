@@ -11,8 +11,8 @@ import threading
 from pathlib import Path
 
 from crashlab.copying import link_or_copy
-from crashlab.disk import FileImage, Image
-from crashlab.recording import DATABASE_FOLDER
+from crashlab.recording.recorded import DATABASE_FOLDER
+from crashlab.states.disk import FileImage, Image
 from engines.engine import LogReader
 
 

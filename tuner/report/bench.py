@@ -11,8 +11,8 @@ from crashlab.kill import MeasurePlan
 from knobs.contract import Contract
 from knobs.errors import Undecided
 from knobs.finding import Finding
-from tuner.interleaved import Measured
-from tuner.interval import METHOD, RatioInterval, ratio_interval
+from tuner.search.interleaved import Measured
+from tuner.search.interval import METHOD, RatioInterval, ratio_interval
 
 UNJUDGED = "measured only: nothing was crashed, so this says nothing of what survives; duratune crash does"
 _WHOLE = "READ-MODIFY-WRITE"

@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from crashlab.check import SyncCount, check_syncs, check_writes
 from crashlab.models import MODELS
-from crashlab.recorder import CanaryReport, Recorder
-from crashlab.recording import Recording
-from crashlab.write_log import NOTES
+from crashlab.recording.check import SyncCount, check_syncs, check_writes
+from crashlab.recording.recorded import Recording
+from crashlab.recording.recorder import CanaryReport, Recorder
+from crashlab.recording.write_log import NOTES
 from knobs.errors import Undecided
 
 

@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from crashlab.evidence import CrashSummary
+from crashlab.judging.evidence import CrashSummary
 from knobs.finding import Finding
-from tuner.interval import METHOD
 from tuner.request import Request
-from tuner.trial import TrialResult
-from tuner.tuning import StudyOutcome, StudyPlan
+from tuner.search.interval import METHOD
+from tuner.search.trial import TrialResult
+from tuner.search.tuning import StudyOutcome, StudyPlan
 from workloads import registry
 
 OPTIONS_NAME = "OPTIONS"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from crashlab.write_log import WriteLog
+from crashlab.recording.write_log import WriteLog
 
 
 @dataclass(frozen=True)

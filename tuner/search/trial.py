@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from crashlab.controls import Control
-from crashlab.evidence import CrashEvidence, CrashVerdict
+from crashlab.judging.evidence import CrashEvidence, CrashVerdict
+from crashlab.judging.verdict import Judgement, Verdict
 from crashlab.kill import KilledRun, MeasurePlan
-from crashlab.record import RecordPlan
+from crashlab.recording.record import RecordPlan
 from crashlab.subject import Subject
 from crashlab.validate import Lab, plan_all
-from crashlab.verdict import Judgement, Verdict
 from engines.rocksdb.readback import effective_settings
 from knobs.errors import InvalidInput, Undecided
 from knobs.rocksdb import tuning

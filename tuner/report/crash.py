@@ -7,9 +7,9 @@ from dataclasses import asdict
 from typing import Any
 
 from crashlab.controls import Control
-from crashlab.evidence import CrashEvidence, CrashSummary, CrashVerdict, ModelSummary
-from crashlab.judge import CHECKS, JudgedState
-from crashlab.verdict import LostWrite, Verdict
+from crashlab.judging.evidence import CrashEvidence, CrashSummary, CrashVerdict, ModelSummary
+from crashlab.judging.judge import CHECKS, JudgedState
+from crashlab.judging.verdict import LostWrite, Verdict
 from knobs.finding import Finding
 from workloads.ycsb.keys import key_name
 from workloads.ycsb.properties import Properties

@@ -15,8 +15,8 @@ from crashlab.kill import MeasurePlan
 from crashlab.subject import Subject
 from crashlab.validate import Lab
 from knobs.errors import Undecided
-from tuner.interleaved import Measured, interleaved
-from tuner.interval import RatioInterval, ratio_interval
+from tuner.search.interleaved import Measured, interleaved
+from tuner.search.interval import RatioInterval, ratio_interval
 
 
 @dataclass(frozen=True)

@@ -14,13 +14,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from crashlab.audit import Audit, audit_run
-from crashlab.disk import BaseFile, Disk
-from crashlab.horizon import Horizons
-from crashlab.oracle import Cut, History
-from crashlab.plan import RunView
-from crashlab.timeline import Timeline
-from crashlab.write_log import Operation, WriteLog
+from crashlab.judging.audit import Audit, audit_run
+from crashlab.judging.oracle import Cut, History
+from crashlab.judging.timeline import Timeline
+from crashlab.recording.write_log import Operation, WriteLog
+from crashlab.states.disk import BaseFile, Disk
+from crashlab.states.horizon import Horizons
+from crashlab.states.plan import RunView
 from engines.engine import FileRole, LogMap, LogReader
 from knobs.errors import InvalidInput
 from workloads.ledger import Ledger

@@ -20,7 +20,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from crashlab.verdict import CrashKind, Judgement, LostWrite, Reason, Verdict
+from crashlab.judging.verdict import CrashKind, Judgement, LostWrite, Reason, Verdict
 from knobs.contract import Contract
 from workloads.ledger import ACKNOWLEDGED, Entries
 from workloads.workload import CHECKSUM_RIGHT, HEADER_READABLE, KEY_MATCHES

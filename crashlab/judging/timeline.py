@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from crashlab.oracle import NEVER, History
-from crashlab.write_log import Operation
+from crashlab.judging.oracle import NEVER, History
+from crashlab.recording.write_log import Operation
 
 
 class Timeline:

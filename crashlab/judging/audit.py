@@ -16,11 +16,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from crashlab.disk import Disk, File, written_bytes
-from crashlab.horizon import Horizons
-from crashlab.oracle import NEVER, Booleans, History, Integers, recovered_index
-from crashlab.timeline import Timeline
-from crashlab.write_log import Kind
+from crashlab.judging.oracle import NEVER, Booleans, History, Integers, recovered_index
+from crashlab.judging.timeline import Timeline
+from crashlab.recording.write_log import Kind
+from crashlab.states.disk import Disk, File, written_bytes
+from crashlab.states.horizon import Horizons
 from engines.engine import LogMap, LogPlace
 
 

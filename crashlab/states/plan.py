@@ -14,10 +14,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from crashlab.audit import Audit
-from crashlab.disk import CONTENT_CHANGES, NAME_CHANGES, SYNCS, Disk
-from crashlab.timeline import Timeline
-from crashlab.write_log import Operation
+from crashlab.judging.audit import Audit
+from crashlab.judging.timeline import Timeline
+from crashlab.recording.write_log import Operation
+from crashlab.states.disk import CONTENT_CHANGES, NAME_CHANGES, SYNCS, Disk
 from engines.engine import FileRole
 
 Source = Literal["exposure", "event", "uniform"]

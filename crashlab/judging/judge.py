@@ -17,14 +17,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from crashlab.audit import Disagreement, disagreement
-from crashlab.materialise import Materialiser
+from crashlab.judging.audit import Disagreement, disagreement
+from crashlab.judging.oracle import Cut, History, judge
+from crashlab.judging.verdict import CrashKind, Judgement, Reason, Verdict, worst
 from crashlab.models import MODELS
-from crashlab.oracle import Cut, History, judge
-from crashlab.plan import PlannedState
-from crashlab.recording import Recording
+from crashlab.recording.recorded import Recording
+from crashlab.states.materialise import Materialiser
+from crashlab.states.plan import PlannedState
 from crashlab.subject import Subject
-from crashlab.verdict import CrashKind, Judgement, Reason, Verdict, worst
 from engines.scratch import Scratch
 from knobs.contract import Contract
 from workloads.workload import Recovered

@@ -19,10 +19,10 @@ from typing import Any
 import optuna
 from optuna.trial import TrialState
 
-from crashlab.verdict import Verdict
+from crashlab.judging.verdict import Verdict
 from knobs.errors import InvalidInput
-from tuner.search_space import Parameter, SearchSpace
-from tuner.trial import REJECTED, TrialResult
+from tuner.search.search_space import Parameter, SearchSpace
+from tuner.search.trial import REJECTED, TrialResult
 
 CONTRACT = "contract"
 STARTS = "starts"

@@ -1,0 +1,1 @@
+"""From a running engine to a write log that may be believed."""

@@ -1,0 +1,1 @@
+"""From a write log to the content that a crash may leave: files and names, positions, folders."""

@@ -1,0 +1,1 @@
+"""How results are told: as the JSON documents that other programs rely on, and as text."""
