@@ -215,12 +215,17 @@ class Child:
 def kill_tree(root: ProcessIdentity, reap: Callable[[float], object] | None = None) -> Killed:
     """SIGKILL ``root`` and all its descendants, ``root`` first, and wait until none is left.
 
-    ``root`` is stopped before it is enumerated, so it starts nothing meanwhile; its process group is
-    killed too when it leads one. ``reap`` waits for root where it is the caller's child. Raises
-    Undecided if a process is still there after 30 s (it hangs in the kernel).
+    A ``root`` with children is stopped before they are enumerated, so it starts nothing meanwhile. One
+    without is killed as it runs: a stop would let the system calls under way finish, and spare it just
+    what a process crash does to them. Its process group is killed too when it leads one. ``reap`` waits
+    for root where it is the caller's child. Raises Undecided if a process is still there after 30 s (it
+    hangs in the kernel).
     """
+    leads_group = identify(root.pid) == root and _group_of(root.pid) == root.pid
+    has_children = bool(_descendants(root))
     at_ns = time.monotonic_ns()
-    leads_group = _signal(root, signal.SIGSTOP) and _group_of(root.pid) == root.pid
+    if has_children:
+        _signal(root, signal.SIGSTOP)
     tree = [root, *_descendants(root)]
     for process in tree:
         _signal(process, signal.SIGKILL)

@@ -88,6 +88,11 @@ def parse_settings(engine: str, pairs: Sequence[str]) -> Settings:
         except InvalidInput as error:
             faults.append(error.what)
     if faults:
+        # The values of the names that are known are told too, so that one message has every fault.
+        try:
+            catalogue.validate(resolved)
+        except InvalidInput as error:
+            faults.append(error.what)
         raise InvalidInput(
             "; ".join(faults), where="--set", hint=f"`duratune knobs {engine}` lists every name"
         )

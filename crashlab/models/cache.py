@@ -4,7 +4,7 @@ An operation that had begun and not ended has happened or not: the seed decides.
 that the kill cuts in two. The kernel copies page by page, and a SIGKILL does end a write between two
 pages: of 60 kills each, 5 tore writes of 1,000 bytes, 40 of 19,200, 59 of 1 MiB + 100, always at a page
 boundary of the file, and none tore writes of whole pages (ext4, Linux 6.18). What engines make of a torn
-write is asked by the model `torn`.
+write after a process crash, only the real kill of the measured run can show.
 """
 
 from __future__ import annotations

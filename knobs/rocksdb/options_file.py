@@ -368,6 +368,8 @@ def _unknown(catalogue: RocksdbCatalogue, kind: str, name: str) -> str:
     section = _SECTION_OF_KIND.get(kind, kind)
     near = catalogue.nearest(name)
     exact = next((full for full in near if full.partition(".")[2] == name), None)
+    if exact is not None and exact.partition(".")[0] == section:
+        return f"RocksDB reads no {name} from an OPTIONS file, only a program can set it"
     if exact is not None:
         return f"{name} is no option of {section}, it belongs to {exact.partition('.')[0]}"
     closest = f"; nearest: {', '.join(near)}" if near else ""

@@ -155,3 +155,9 @@ def test_the_forms_in_the_documentation_are_read(tmp_path: Path) -> None:
     assert len(forms) == 2
     for form in forms:
         assert configuration.read("rocksdb", put(tmp_path, "form", form)).settings != {}
+
+
+def test_unknown_names_and_wrong_values_are_told_in_one_message() -> None:
+    with pytest.raises(InvalidInput) as raised:
+        configuration.parse_settings("rocksdb", ["wal_byte_per_sync=1", "max_background_jobs=many"])
+    assert "wal_byte_per_sync" in raised.value.what and "max_background_jobs" in raised.value.what
