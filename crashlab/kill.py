@@ -150,8 +150,9 @@ def _run(
         with subject.workload.start(launch, run_plan, folder, ledger_path) as run:
             run.wait_for("opened", OPEN_DEADLINE_S)
             measured = run.wait_for("measured", seconds)
-            position = ledger.position
-            killed = run.kill()
+            positions: list[int] = []
+            # As late as can be: what is acknowledged between the look and the signal does not count.
+            killed = run.kill(lambda: positions.append(ledger.position))
         effective = (folder / EFFECTIVE_NAME).read_text(encoding="utf-8")
         history = History(ledger.entries(), subject.workload.properties.record_count)
     recovered, reader = None, subject.engine.log_reader
@@ -174,7 +175,7 @@ def _run(
         measured,
         effective,
         history,
-        Cut(position, killed.at_ns),
+        Cut(positions[-1], killed.at_ns),
         recovered,
         log_bytes,
         subject.engine.log_bytes_max(effective, subject.column_family),

@@ -158,13 +158,14 @@ class Child:
         self._release()
         return code
 
-    def kill(self) -> Killed:
+    def kill(self, at_last: Callable[[], object] = lambda: None) -> Killed:
         """SIGKILL it and all its descendants, the parent first, and wait until none is left.
 
+        ``at_last`` is called just before the first signal, when nothing else is left to do before it.
         Calling it again returns what the first call did. Raises Undecided if one does not end.
         """
         if self._killed is None:
-            self._killed = kill_tree(self.identity, reap=self._process.wait)
+            self._killed = kill_tree(self.identity, self._process.wait, at_last)
             self._release()
         return self._killed
 
@@ -212,21 +213,27 @@ class Child:
         return DeadlinePassed(what, where=Path(self._spec.command[0]).name, hint=self.log_tail())
 
 
-def kill_tree(root: ProcessIdentity, reap: Callable[[float], object] | None = None) -> Killed:
+def kill_tree(
+    root: ProcessIdentity,
+    reap: Callable[[float], object] | None = None,
+    at_last: Callable[[], object] = lambda: None,
+) -> Killed:
     """SIGKILL ``root`` and all its descendants, ``root`` first, and wait until none is left.
 
     A ``root`` with children is stopped before they are enumerated, so it starts nothing meanwhile. One
     without is killed as it runs: a stop would let the system calls under way finish, and spare it just
     what a process crash does to them. Its process group is killed too when it leads one. ``reap`` waits
-    for root where it is the caller's child. Raises Undecided if a process is still there after 30 s (it
-    hangs in the kernel).
+    for root where it is the caller's child; ``at_last`` is called just before the first signal. Raises
+    Undecided if a process is still there after 30 s (it hangs in the kernel).
     """
     leads_group = identify(root.pid) == root and _group_of(root.pid) == root.pid
     has_children = bool(_descendants(root))
+    at_last()
     at_ns = time.monotonic_ns()
+    tree = [root]
     if has_children:
         _signal(root, signal.SIGSTOP)
-    tree = [root, *_descendants(root)]
+        tree += _descendants(root)
     for process in tree:
         _signal(process, signal.SIGKILL)
     if leads_group:

@@ -5,7 +5,7 @@ A workload is one folder plus one line in ``registry.py``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -100,8 +100,11 @@ class Run(Protocol):
         """
         ...
 
-    def kill(self) -> Killed:
-        """SIGKILL its processes and reap them; again returns what the first call did."""
+    def kill(self, at_last: Callable[[], object] = lambda: None) -> Killed:
+        """SIGKILL its processes and reap them; again returns what the first call did.
+
+        ``at_last`` is called just before the first signal.
+        """
 
 
 class Workload(Protocol[LaunchT]):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -71,9 +71,9 @@ class WatchedRun(DriverProcess):
         watched.part, watched.begin_s, watched.stopwatch = part, begin_s, stopwatch
         return watched
 
-    def kill(self) -> Killed:
+    def kill(self, at_last: Callable[[], object] = lambda: None) -> Killed:
         self._end()
-        return super().kill()
+        return super().kill(at_last)
 
     def __exit__(self, *exception: object) -> None:
         self._end()

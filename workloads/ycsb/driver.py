@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from engines.process import LIFELINE_FD, Child, Killed, LaunchSpec, Watcher
@@ -79,9 +79,9 @@ class DriverProcess:
         """Write one line to its stdin (`verify -` reads spec paths there)."""
         self._child.write_line(line, deadline_s, "handing over a spec")
 
-    def kill(self) -> Killed:
-        """SIGKILL it and its descendants, and reap them."""
-        return self._child.kill()
+    def kill(self, at_last: Callable[[], object] = lambda: None) -> Killed:
+        """SIGKILL it and its descendants, and reap them; ``at_last`` is called just before the signal."""
+        return self._child.kill(at_last)
 
     def wait(self, deadline_s: float = END_DEADLINE_S) -> int:
         """The exit code of a driver that ends by itself."""
