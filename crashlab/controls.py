@@ -21,7 +21,7 @@ from crashlab.states.plan import PlannedState
 from crashlab.subject import Subject
 from engines.scratch import Scratch
 from knobs.contract import Contract
-from knobs.errors import DuratuneError
+from knobs.errors import Undecided
 from knobs.rocksdb.options_file import from_default
 from workloads import registry
 
@@ -57,7 +57,8 @@ def run_controls(
 ) -> list[Control]:
     """Run the kill's and the models' controls on the subject's engine, with its defaults.
 
-    A control that cannot be run at all has got UNKNOWN.
+    A control that does not come to its end has got UNKNOWN. Raises MachineLacks and InvalidInput as
+    any run does: a missing driver or a full disk is no wrong control.
     """
     workload = replace(
         registry.find("ycsb:a", subject.workload.watcher).with_values({"recordcount": CONTROL_RECORDS}),
@@ -113,7 +114,7 @@ def _recorded(
             )
             for model in models
         }
-    except DuratuneError as error:
+    except Undecided as error:
         return {model: (Verdict.UNKNOWN, str(error)) for model in models}
     finally:
         scratch.remove(folder)
@@ -123,7 +124,7 @@ def _killed(subject: Subject, scratch: Scratch, parent: Path, seed: int) -> tupl
     try:
         judgement = measure_and_kill(subject, CONTROL_MEASURE, scratch, parent, seed).judge(STRICT)
         return judgement.verdict, judgement.unknown_why or ", ".join(judgement.reasons)
-    except DuratuneError as error:
+    except Undecided as error:
         return Verdict.UNKNOWN, str(error)
 
 

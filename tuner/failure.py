@@ -39,8 +39,13 @@ def report_internal(error: BaseException, *, as_json: bool) -> int:
 def _tell(code: str, what: str, where: str, hint: str, *, as_json: bool) -> None:
     if as_json:
         document = {"schema": 1, "error": {"code": code, "what": what, "where": where, "hint": hint}}
-        print(json.dumps(document), flush=True)
-        return
+        try:
+            print(json.dumps(document), flush=True)
+            return
+        except OSError:
+            # stdout is what is broken (a full disk, a closed pipe): then stderr is all there is, and what
+            # Python flushes at its exit must not turn the exit code into 1.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     print(f"error: {where}: {what}" if where else f"error: {what}", file=sys.stderr)
     if hint:
         print(f"hint: {hint}", file=sys.stderr)

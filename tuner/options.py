@@ -32,7 +32,13 @@ ContractText = Annotated[
     ),
 ]
 Seed = Annotated[
-    int | None, typer.Option("--seed", help="Seed of load, plan and crash states; default: a new one.")
+    int | None,
+    typer.Option(
+        "--seed",
+        min=0,
+        max=2**31,
+        help="Seed of data, requests, plan and crash states (threads still race). Default: a new one.",
+    ),
 ]
 Clients = Annotated[
     int | None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 import secrets
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -14,7 +15,7 @@ from crashlab.subject import Subject
 from crashlab.validate import Lab
 from engines import host
 from engines.rocksdb.engine import RocksdbEngine
-from engines.scratch import Scratch
+from engines.scratch import SHARED_MEMORY_FOLDER, Scratch
 from engines.supervisor import Supervisor
 from knobs import configuration
 from knobs.catalogue import Settings
@@ -33,6 +34,7 @@ ENGINES: Mapping[str, type[RocksdbEngine]] = {"rocksdb": RocksdbEngine}
 RECORDERS: Mapping[str, type[PreloadRecorder]] = {"preload": PreloadRecorder}
 SEED_MAX = 2**31
 CLIENTS, CLIENTS_MAX = 16, 1024
+SHARED_MEMORY_BYTES_MIN = 48 << 20
 OPERATIONS_PER_RECORD = 10
 OPEN_FILES_BESIDE = 64
 """Descriptors that the driver needs beside RocksDB's table files."""
@@ -155,11 +157,23 @@ def open_lab(request: Request, results: Path, data: Path | None) -> Iterator[tup
     ``data`` must not exist; it is made and removed. Raises InvalidInput where it exists or its file
     system cannot be measured on.
     """
+    _check_shared_memory()
     with Supervisor() as supervisor, Scratch() as scratch:
         parent = _data_folder(data, results, scratch)
         host.refuse_unsafe_data_folder(parent, request.contract)
         watched = replace(request, workload=replace(request.workload, watcher=supervisor))
         yield Lab(RECORDERS["preload"](), scratch, parent), watched
+
+
+def _check_shared_memory() -> None:
+    """Ledger and write log lie in /dev/shm; a run that finds no room there dies by SIGBUS, without a word."""
+    free_bytes = shutil.disk_usage(SHARED_MEMORY_FOLDER).free if SHARED_MEMORY_FOLDER.is_dir() else 0
+    if free_bytes < SHARED_MEMORY_BYTES_MIN:
+        raise MachineLacks(
+            f"{free_bytes >> 20} MiB of shared memory free, {SHARED_MEMORY_BYTES_MIN >> 20} needed",
+            where=str(SHARED_MEMORY_FOLDER),
+            hint="make it larger (docker: --shm-size=1g)",
+        )
 
 
 def _data_folder(data: Path | None, results: Path, scratch: Scratch) -> Path:

@@ -58,7 +58,8 @@ class CrashSummary:
     """One kind of crash over everything that was judged for it.
 
     ``acks`` and ``decidable`` are the most that any one judgement saw; ``lost``, ``loss_ms`` and
-    ``first_lost`` are those of the judgement that lost most; ``states`` counts the crash states.
+    ``first_lost`` are those of the judgement that lost most, which ``seen_in`` names: "the kill" or a
+    state's id. ``states`` counts the crash states.
     """
 
     verdict: Verdict
@@ -70,6 +71,7 @@ class CrashSummary:
     first_lost: LostWrite | None
     states: int
     unknown_why: str = ""
+    seen_in: str = ""
 
 
 @dataclass(frozen=True)
@@ -138,6 +140,9 @@ class CrashVerdict:
     def _summary(self, crash: CrashKind, others: Sequence[Judgement]) -> CrashSummary:
         states = [state.judgement for state in self.states if state.crash == crash]
         judgements = [*others, *states]
+        names = ["the kill"] * len(others) + [
+            state.planned.id for state in self.states if state.crash == crash
+        ]
         if self.disbelief:
             judgements.append(Judgement.unknown(self.disbelief))
         verdict = worst(judgement.verdict for judgement in judgements)
@@ -154,10 +159,11 @@ class CrashVerdict:
             acks=acks,
             decidable=max((judgement.decidable for judgement in judgements), default=0),
             lost=most.lost,
-            loss_ms=max((judgement.loss_ms for judgement in judgements), default=0.0),
+            loss_ms=most.loss_ms,
             first_lost=most.first_lost,
             states=len(states),
             unknown_why=why if verdict is Verdict.UNKNOWN else "",
+            seen_in=next((name for name, one in zip(names, judgements, strict=False) if one is most), ""),
         )
 
 

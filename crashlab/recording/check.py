@@ -7,7 +7,7 @@ count. A log that fails either gives UNKNOWN, never HELD and never BROKEN.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -118,24 +118,25 @@ def check_syncs(disk: Disk, paths: dict[int, str], reader: LogReader, count: Syn
 
 
 def _counted_syncs(disk: Disk, paths: dict[int, str], reader: LogReader) -> list[Operation]:
-    """The syncs that the engine counts: those of the newest log that existed when they began."""
+    """The syncs that the engine counts: those of the newest log that had been written to when they began.
+
+    A log is made some time before the engine writes to it and takes it into its rounds of syncs.
+    """
     logs = {number: path for number, path in paths.items() if reader.role(path) == "wal"}
-    births = sorted((_born(disk, number), reader.log_rank(path)) for number, path in logs.items())
-    born, ranks = [birth for birth, _ in births], [rank for _, rank in births]
+    first = {number: _first_write(disk.files[number]) for number in logs}
+    used = sorted(
+        (begin, reader.log_rank(logs[number])) for number, begin in first.items() if begin is not None
+    )
+    begins, ranks = [begin for begin, _ in used], [rank for _, rank in used]
     counted = []
     for number, path in logs.items():
         for sync in disk.files[number].syncs:
-            known = bisect_right(born, sync.begin)
+            known = bisect_left(begins, sync.begin)
             if reader.counted_sync(reader.log_rank(path), max(ranks[:known], default=0)):
                 counted.append(sync)
     return counted
 
 
-def _born(disk: Disk, number: int) -> int:
-    file = disk.files[number]
-    if file.base is not None:
-        return 0
-    return next(
-        (c.operation.begin for c in disk.name_changes if c.file is file and c.operation.kind is Kind.CREATE),
-        0,
-    )
+def _first_write(file: File) -> int | None:
+    """Where the run first wrote to a file; None where it never did."""
+    return next((change.begin for change in file.changes if change.kind is Kind.WRITE), None)

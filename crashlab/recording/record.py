@@ -7,6 +7,7 @@ against the live files and the engine's own count of syncs before anything may b
 
 from __future__ import annotations
 
+import shutil
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from crashlab.recording.belief import Witness
 from crashlab.recording.check import SyncCount
 from crashlab.recording.recorded import DATABASE_FOLDER, Facts, Recording
 from crashlab.recording.recorder import Recorder
-from crashlab.recording.write_log import WriteLog
+from crashlab.recording.write_log import BLOCK_BYTES, WriteLog
 from crashlab.subject import Subject
 from engines.scratch import Scratch
 from knobs.errors import Undecided
@@ -82,7 +83,7 @@ def _record_into(
         if path.is_file()
     }
     log_path, ledger_path = shared / "write.log", shared / "ledger"
-    WriteLog.create(log_path, plan.log_bytes)
+    WriteLog.create(log_path, _log_bytes(plan))
     # Any one client may do all of the operations, and the load goes on a little until the kill.
     with Ledger.create(ledger_path, subject.threads, 2 * plan.operations + 1_000) as ledger:
         canary = recorder.run_canary(root, log_path, ledger_path)
@@ -127,6 +128,15 @@ def _record_into(
     witness = Witness(root, canary, run.pid, None if sample is None else SyncCount(*sample))
     found = belief.faults(Recording(folder, reader), recorder, witness)
     replace(facts, faults=tuple(found)).save(folder)
+
+
+def _log_bytes(plan: RecordPlan) -> int:
+    """The log's room: what is planned, but no more than half of what its file system has free.
+
+    A log that finds no page left would end the engine by SIGBUS; one that is full ends the load, and says so.
+    """
+    half = shutil.disk_usage(SHARED_MEMORY).free // 2
+    return min(plan.log_bytes, max(2, half // BLOCK_BYTES) * BLOCK_BYTES)
 
 
 def _await_operations(run: Run, ledger: Ledger, plan: RecordPlan) -> list[str]:

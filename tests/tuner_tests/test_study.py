@@ -230,7 +230,9 @@ def test_the_study_of_something_else_is_named(memory_path: Path, name: str, valu
     StudyFolder(memory_path).open(DESCRIPTION)
     with pytest.raises(InvalidInput) as caught:
         StudyFolder(memory_path).open({**DESCRIPTION, name: value})
-    assert name in caught.value.what and repr(value) in caught.value.what
+    # Of a map only the entries that differ are told, under their own names.
+    told = "CFOptions.write_buffer_size is '1' there and None here" if name == "settings" else repr(value)
+    assert told in caught.value.what
     assert not any(other in caught.value.what for other in DESCRIPTION if other != name)
     assert caught.value.where == str(memory_path)
 
@@ -258,3 +260,12 @@ def test_a_study_is_finished_once_it_has_told_its_end(memory_path: Path) -> None
     assert not folder.finished
     folder.finish({"schema": 1})
     assert folder.finished and [path.name for path in memory_path.iterdir()] == ["report.json"]
+
+
+def test_a_folder_of_somebody_else_is_refused_and_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "CURRENT").write_text("MANIFEST-000004")
+    with pytest.raises(InvalidInput, match="holds no study"):
+        StudyFolder(tmp_path).refuse_foreign()
+    assert [entry.name for entry in tmp_path.iterdir()] == ["CURRENT"]
+    (tmp_path / "study.json").write_text("{}")
+    StudyFolder(tmp_path).refuse_foreign()

@@ -22,6 +22,7 @@ from tuner.origin import origin
 from tuner.output import Output
 from tuner.report import bench as bench_report
 from tuner.report.bench import Bench, BenchedConfig
+from tuner.report.settings import in_short
 from tuner.request import Request, open_lab, resolve
 from tuner.search.interleaved import Measured, interleaved
 from tuner.search.interval import ROUNDS_MIN
@@ -192,8 +193,7 @@ def _asked(requests: dict[str, Request], plan: MeasurePlan, rounds: int) -> str:
         f"after {plan.warmup_s:g} s of warm-up",
     ]
     for name, asked in requests.items():
-        settings = " ".join(f"{key}={value}" for key, value in asked.settings.items()) or "defaults"
-        lines.append(f"settings       {name}: {settings}")
+        lines.append(f"settings       {name}: {in_short(asked, asked.settings)}")
     return "\n".join(lines)
 
 

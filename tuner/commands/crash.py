@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json as json_module
+import shlex
 import shutil
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,6 +14,7 @@ import typer
 
 from crashlab.judging.evidence import CrashVerdict
 from crashlab.judging.judge import judge_states
+from crashlab.judging.verdict import Judgement
 from crashlab.kill import MeasurePlan
 from crashlab.models import MODELS
 from crashlab.recording.record import RecordPlan
@@ -29,8 +32,10 @@ from tuner.origin import origin
 from tuner.output import Output
 from tuner.replay import bound_to_recording
 from tuner.report import crash as crash_report
+from tuner.report.settings import in_short
 from tuner.request import Request, open_lab, resolve
 from tuner.static_check import predicted, recovery_ignores
+from workloads.ycsb.keys import key_name
 
 RECORDS = 20_000
 DOCUMENT = "crash.json"
@@ -48,7 +53,9 @@ def command(
     scale: options.Scale = None,
     column_family: options.ColumnFamily = "default",
     states: Annotated[int, typer.Option("--states", min=3, max=10_000, help="Crash states to judge.")] = 30,
-    time_s: Annotated[float, typer.Option("--time", min=0.1, help="Seconds of the measured run.")] = 3.0,
+    time: Annotated[
+        str, typer.Option("--time", metavar="T", help="Length of the measured run, as 3s or 1min.")
+    ] = "3s",
     operations: Annotated[
         int, typer.Option("--operations", min=100, help="Operations of the recorded run.")
     ] = 6_000,
@@ -73,7 +80,9 @@ def command(
     )
     name = folders.default_name(engine, workload, request.contract, "crash-")
     folder = folders.make(folders.numbered(study or folders.RESULTS / name))
-    plan = CrashPlan(split_states(states), MeasurePlan(measure_s=time_s), RecordPlan(operations=operations))
+    plan = CrashPlan(
+        split_states(states), MeasurePlan(measure_s=options.seconds(time)), RecordPlan(operations=operations)
+    )
     output.result(f"contract       {request.contract}: {request.contract.in_words()}")
     output.result(_asked(request))
     try:
@@ -116,6 +125,7 @@ def _crash(request: Request, plan: CrashPlan, folder: Path, data: Path | None, o
         properties=bound.workload.properties,
         replay=again,
     )
+    document["study"] = str(folder)
     _save(folder / DOCUMENT, document)
     output.result(
         crash_report.as_text(evidence, verdict, findings, ignores, bound.workload.properties, again)
@@ -125,23 +135,22 @@ def _crash(request: Request, plan: CrashPlan, folder: Path, data: Path | None, o
 
 
 def _asked(request: Request) -> str:
-    settings = " ".join(f"{name}={value}" for name, value in request.settings.items()) or "defaults"
     properties = request.workload.properties
     return (
         f"run            {request.engine.name} {request.engine.version()}, {request.workload.name}, "
         f"{properties.record_count} records, {request.clients} clients, seed {request.seed}\n"
-        f"settings       {settings}"
+        f"settings       {in_short(request, request.settings)}"
     )
 
 
 def _replay_command(folder: Path, verdict: CrashVerdict, request: Request) -> str:
     state = verdict.worst_state or (verdict.states[-1] if verdict.states else None)
     if state is None:
-        return f"duratune crash {request.engine.name} --study {folder} --seed {request.seed}"
-    return (
-        f"duratune crash {request.engine.name} --study {folder} "
-        f"--contract {request.contract} --replay {state.planned.id}"
-    )
+        # No state was built, so the whole run is what can be repeated.
+        words = sys.argv[1:]
+        return shlex.join(["duratune", *words, *([] if "--seed" in words else ["--seed", str(request.seed)])])
+    words = ["--study", str(folder), "--contract", str(request.contract), "--replay", state.planned.id]
+    return shlex.join(["duratune", "crash", request.engine.name, *words])
 
 
 def _save(path: Path, document: dict[str, Any]) -> None:
@@ -164,7 +173,7 @@ def _replay(state: str, study: Path | None, contract: str | None, output: Output
     output.result(
         f"state          {state}: {judgement.verdict.value} {' '.join(judgement.reasons)}\n"
         f"               {judgement.acks} acks, {judgement.decidable} decidable, {judgement.lost} lost, "
-        f"window {judgement.loss_ms:.1f} ms"
+        f"window {judgement.loss_ms:.1f} ms{_first_lost(judgement, recording)}"
     )
     for line in [*judgement.evidence, *filter(None, [judgement.unknown_why])]:
         output.result(f"evidence       {line}")
@@ -185,6 +194,14 @@ def _replay(state: str, study: Path | None, contract: str | None, output: Output
         }
     )
     return crash_report.EXIT_CODES[judgement.verdict]
+
+
+def _first_lost(judgement: Judgement, recording: Recording) -> str:
+    lost = judgement.first_lost
+    if lost is None:
+        return ""
+    key = key_name(lost.register, recording.facts.workload_parameters)
+    return f", the first {key} (client {lost.client}, write {lost.sequence})"
 
 
 def _name(recording: Recording, row: int) -> list[int]:

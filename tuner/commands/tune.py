@@ -7,18 +7,29 @@ from typing import Annotated
 
 import typer
 
+from crashlab.judging.verdict import Verdict
 from crashlab.models import MODELS
 from engines.lock import exclusive
 from knobs.configuration import parse_settings
+from knobs.errors import Undecided
 from knobs.finding import Finding
 from tuner import folders, options
 from tuner.origin import origin
 from tuner.output import Output
 from tuner.report import crash as crash_report
 from tuner.report import tune as tune_report
+from tuner.report.settings import in_short
 from tuner.request import Request, open_lab, resolve
 from tuner.search.study import StudyFolder
-from tuner.search.tuning import StudyOutcome, StudyPlan, Tuning, default_trial_plan, reference_settings
+from tuner.search.trial import REJECTED
+from tuner.search.tuning import (
+    StudyOutcome,
+    StudyPlan,
+    Tuning,
+    default_trial_plan,
+    reference_settings,
+    search_space,
+)
 from tuner.static_check import predicted
 
 RECORDS = 50_000
@@ -100,6 +111,8 @@ def command(
         exclude=(*(exclude or ()), *parse_settings(engine, fixed)),
         trial=default_trial_plan(measure),
     )
+    # What cannot be searched is told before a folder is made for it.
+    search_space(request, plan, reference_settings(request))
     folder = _study_folder(request, workload, plan, study)
     with exclusive(folder.folder):
         stored = folder.open(_description(request, plan))
@@ -115,6 +128,7 @@ def _study_folder(request: Request, workload: str, plan: StudyPlan, study: Path 
     while StudyFolder(candidate).finished:
         candidate = wanted.with_name(f"{wanted.name}-{number}")
         number += 1
+    StudyFolder(candidate).refuse_foreign()
     return StudyFolder(folders.make(candidate))
 
 
@@ -159,7 +173,16 @@ def _tune(request: Request, plan: StudyPlan, folder: StudyFolder, data: Path | N
     folder.finish(document)
     output.result(text)
     output.document(document)
-    return 0 if _something_held(plan, outcome) else 1
+    return _exit_code(plan, outcome)
+
+
+def _exit_code(plan: StudyPlan, outcome: StudyOutcome) -> int:
+    """0 where something held, 4 where nothing was ever judged, else 1."""
+    if _something_held(plan, outcome):
+        return 0
+    judged = [*outcome.results, *outcome.refused_at_last]
+    undecided = (Verdict.UNKNOWN.value, REJECTED)
+    return Undecided.exit_code if all(one.verdict in undecided for one in judged) else 1
 
 
 def _something_held(plan: StudyPlan, outcome: StudyOutcome) -> bool:
@@ -187,12 +210,11 @@ def _assumed(request: Request, reference: dict[str, str]) -> list[Finding]:
 
 
 def _asked(request: Request, reference: dict[str, str], plan: StudyPlan) -> str:
-    settings = " ".join(f"{name}={value}" for name, value in reference.items()) or "RocksDB's defaults"
     mode = "speed alone (--audit-only)" if plan.audit_only else "what holds the contract"
     return (
         f"run            {request.engine.name} {request.engine.version()}, {request.workload.name}, "
         f"{request.workload.properties.record_count} records, {request.clients} clients, "
         f"seed {request.seed}\n"
-        f"reference      {settings}\n"
+        f"reference      {in_short(request, reference)}\n"
         f"search         {mode}; {PROPOSERS}"
     )

@@ -6,7 +6,7 @@ advice for production: each is measured and crashed like any other candidate.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tuner.proposers.proposal import HostLimits, Proposal, StartPoint
 
@@ -21,6 +21,21 @@ class RocksdbRules:
 
     def start_points(self, host: HostLimits) -> Sequence[Proposal]:
         return [Proposal(self.name, point.settings, point.reason, point.source) for point in _points(host)]
+
+
+def speed_alone(reference: Mapping[str, str]) -> list[Proposal]:
+    """What somebody who looks at speed alone tries first; only for an audit."""
+    unsynced = {"WriteOptions.sync": "false"}
+    tries = [
+        (unsynced, "no sync at the writes"),
+        ({**unsynced, "WriteOptions.disableWAL": "true"}, "no log at all"),
+        ({**unsynced, _DB + "manual_wal_flush": "true"}, "log records stay in the process"),
+    ]
+    return [
+        Proposal("speed", settings, reason, "rocksdb/options.h: WriteOptions, manual_wal_flush")
+        for settings, reason in tries
+        if any(reference.get(name, "false") != value for name, value in settings.items())
+    ]
 
 
 def _points(host: HostLimits) -> list[StartPoint]:

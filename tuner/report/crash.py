@@ -107,7 +107,7 @@ def as_text(
     for finding in findings:
         lines.append(finding_line(finding))
     lines += _evidence_lines(verdict)
-    lines.append(f"verdict        {verdict.verdict.value} {' '.join(verdict.reasons)}".rstrip())
+    lines.append(_verdict_line(verdict))
     lines += _bound_lines(verdict)
     lines.append(f"repeat         {replay}")
     return "\n".join(lines)
@@ -117,6 +117,15 @@ def finding_line(finding: Finding) -> str:
     """One finding as a line: what is set, how that comes to matter, what is lost, and where it says so."""
     loss = f"; {finding.loss}" if finding.failure else ""
     return f"finding        {finding.setting}={finding.value}: {finding.why}{loss} [{finding.source}]"
+
+
+def _verdict_line(verdict: CrashVerdict) -> str:
+    """The verdict; a HELD says of which crashes, because a torn write is none of them yet."""
+    words = " ".join([verdict.verdict.value, *verdict.reasons])
+    tried = (
+        f" for the kill and the models {', '.join(verdict.models)}; torn and reordered writes were not tried"
+    )
+    return f"verdict        {words}" + (tried if verdict.verdict is Verdict.HELD else "")
 
 
 def _controls_line(controls: Sequence[Control]) -> str:
@@ -134,12 +143,14 @@ def _controls_line(controls: Sequence[Control]) -> str:
 
 def _crash_line(name: str, summary: CrashSummary, also: str, properties: Properties) -> str:
     seen = " and ".join(filter(None, [also, f"{summary.states} states"]))
-    text = f"{name:<14} {summary.verdict.value:<7} {summary.acks} acks, {summary.decidable} decidable; {seen}"
+    verdict = " ".join([summary.verdict.value, *summary.reasons])
+    text = f"{name:<14} {verdict:<7} {summary.acks} acks, {summary.decidable} decidable; {seen}"
     if summary.lost and summary.first_lost:
         lost = summary.first_lost
         text += (
             f"; up to {summary.lost} acks lost, a window of {summary.loss_ms:.1f} ms, the first "
-            f"{key_name(lost.register, properties)} (client {lost.client}, write {lost.sequence})"
+            f"{key_name(lost.register, properties)} (client {lost.client}, write {lost.sequence}), "
+            f"in {summary.seen_in}"
         )
     elif summary.verdict is not Verdict.UNKNOWN:
         text += "; 0 acks lost"
@@ -177,6 +188,7 @@ def _summary(summary: CrashSummary, properties: Properties) -> dict[str, Any]:
         "loss_writes": summary.lost,
         "first_lost": _lost(summary.first_lost, properties),
         "states": summary.states,
+        "seen_in": summary.seen_in,
         "unknown_why": summary.unknown_why,
     }
 

@@ -49,6 +49,7 @@ def as_json(
             "verdict": winner.verdict.verdict.value,
             "process_crash": _summary(winner.verdict.process_crash),
             "power_cut": _summary(winner.verdict.power_cut),
+            "proven_faster": bool(outcome.interval and outcome.interval.better),
             "repeat": repeat_command(request, folder),
         }
         if winner
@@ -170,6 +171,12 @@ def _winner_lines(
         )
         lines += [f"                 {name}={value}" for name, value in sorted(over.items())]
         lines.append(f"configuration  {folder}/winner/{OPTIONS_NAME}, and {OUTSIDE_NAME} beside it")
+        lines += _unproven(outcome)
+        lines += [
+            f"               put back before use: {finding.setting}={finding.value}"
+            for finding in request.findings
+            if finding.rule == "outside-overridden"
+        ]
     for name, summary in (
         ("process crash", winner.verdict.process_crash),
         ("power cut", winner.verdict.power_cut),
@@ -188,6 +195,13 @@ def _winner_lines(
     lines.append(_confirmation_line(outcome, "the reference"))
     lines.append(f"repeat         {repeat_command(request, folder)}")
     return lines
+
+
+def _unproven(outcome: StudyOutcome) -> list[str]:
+    """A winner that its confirmation does not show to be faster is no reason to change anything."""
+    if outcome.interval is None or outcome.interval.better:
+        return []
+    return ["               NOT PROVEN faster: the confirmation below gives no reason to leave the reference"]
 
 
 def _confirmation_line(outcome: StudyOutcome, against: str) -> str:

@@ -20,6 +20,7 @@ import optuna
 from optuna.trial import TrialState
 
 from crashlab.judging.verdict import Verdict
+from engines.lock import LOCK_NAME
 from knobs.errors import InvalidInput
 from tuner.search.search_space import Parameter, SearchSpace
 from tuner.search.trial import REJECTED, TrialResult
@@ -74,9 +75,10 @@ class StudyFolder:
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise InvalidInput(f"the study's description is damaged: {error}", where=str(path)) from error
         different = [
-            f"{name} is {stored.get(name)!r} there and {value!r} here"
+            difference
             for name, value in wanted.items()
-            if name not in ("seed", "schema") and stored.get(name) != value
+            if name not in ("seed", "schema")
+            for difference in _differences(name, stored.get(name), value)
         ]
         if different:
             raise InvalidInput(
@@ -85,6 +87,17 @@ class StudyFolder:
                 hint="name another folder with --study, or give the same options to resume",
             )
         return stored
+
+    def refuse_foreign(self) -> None:
+        """Raises InvalidInput for a folder that holds something and is no study: it is somebody else's."""
+        if not self.folder.is_dir() or (self.folder / _STORED).exists():
+            return
+        if any(entry.name != LOCK_NAME for entry in self.folder.iterdir()):
+            raise InvalidInput(
+                "the folder is not empty and holds no study",
+                where=str(self.folder),
+                hint="name a new folder, or that of a study",
+            )
 
     def write(self, name: str, document: Mapping[str, Any]) -> None:
         """Write a JSON file of the study whole or not at all."""
@@ -95,6 +108,14 @@ class StudyFolder:
     def finish(self, document: Mapping[str, Any]) -> None:
         """Keep the report; from then on the study is finished."""
         self.write(_FINISHED, document)
+
+
+def _differences(name: str, there: Any, here: Any) -> list[str]:
+    """What differs between two descriptions; of maps only the entries that do."""
+    if isinstance(there, dict) and isinstance(here, dict):
+        names = sorted(key for key in {*there, *here} if there.get(key) != here.get(key))
+        return [f"{key} is {there.get(key)!r} there and {here.get(key)!r} here" for key in names]
+    return [] if there == here else [f"{name} is {there!r} there and {here!r} here"]
 
 
 class OptunaStudy:

@@ -24,7 +24,7 @@ from knobs.errors import InvalidInput, Undecided
 from knobs.rocksdb import tuning
 from tuner.output import Output, Progress
 from tuner.proposers.proposal import Proposal
-from tuner.proposers.rules import RocksdbRules
+from tuner.proposers.rules import RocksdbRules, speed_alone
 from tuner.request import Request, host_limits
 from tuner.search.budget import Budget
 from tuner.search.confirmation import PairedRound, interval_of, paired_rounds, play_off
@@ -230,7 +230,10 @@ class Tuning:
         reference's own value makes of a range.
         """
         points = [Proposal("reference", {}, "what every ratio is to")]
-        for proposal in RocksdbRules().start_points(host_limits()):
+        proposals = list(RocksdbRules().start_points(host_limits()))
+        if self._plan.audit_only:
+            proposals = [*speed_alone(self._reference), *proposals]
+        for proposal in proposals:
             searched = {
                 name: value for name, value in proposal.settings.items() if self._space.takes(name, value)
             }

@@ -8,13 +8,14 @@
 
 namespace duratune {
 
+// Bytes above 0x7F are passed on as they are: a path's own UTF-8, and whoever reads replaces what is none.
 std::string json_text(const std::string& text) {
   std::string out = "\"";
   for (unsigned char c : text) {
     if (c == '"' || c == '\\') {
       out += '\\';
       out += static_cast<char>(c);
-    } else if (c < 0x20 || c >= 0x7F) {
+    } else if (c < 0x20 || c == 0x7F) {
       char escaped[8];
       std::snprintf(escaped, sizeof escaped, "\\u%04x", c);
       out += escaped;
