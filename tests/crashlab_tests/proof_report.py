@@ -50,10 +50,9 @@ seed is a run that is measured for {MEASURE.measure_s:g} s and killed, and a rec
 contracts of a row are judged on the same runs. The numbers say in how many seeds the verdict, and its
 reason where one is named, was the one that must come out.
 
-Not in this table: a write to the WAL that a SIGKILL cuts in two. `cache` takes it as whole or absent, and
-duratune's own kill stops the process first, so that no call is cut. A plain SIGKILL does cut one now and
-then, and `kAbsoluteConsistency` refuses to open what is left (1 of 25 kills with sync=false, 0 of 25 with
-sync=true).
+Not in the states of this table: a write to the WAL that a SIGKILL cuts in two. `cache` takes it as whole or
+absent; only the real kill can show it. A SIGKILL does cut one now and then, and `kAbsoluteConsistency` refuses
+to open what is left (seen in 1 of 25 plain kills with sync=false, in 0 of 25 with sync=true).
 """
 
 
