@@ -51,8 +51,8 @@ contracts of a row are judged on the same runs. The numbers say in how many seed
 reason where one is named, was the one that must come out.
 
 Not in the states of this table: a write to the WAL that a SIGKILL cuts in two. `cache` takes it as whole or
-absent; only the real kill can show it. A SIGKILL does cut one now and then, and `kAbsoluteConsistency` refuses
-to open what is left (seen in 1 of 25 plain kills with sync=false, in 0 of 25 with sync=true).
+absent; only the real kill can show it. A SIGKILL does cut one now and then, and `kAbsoluteConsistency`
+refuses to open what is left (seen in 1 of 25 plain kills with sync=false, in 0 of 25 with sync=true).
 """
 
 
