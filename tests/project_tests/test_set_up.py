@@ -139,8 +139,11 @@ def set_up_checkout(tmp_path: Path) -> Path:
 
 
 def planned(folder: Path) -> str:
+    # The tests may themselves run under make, which would tell this one of its own flags and level.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    environment.pop("MFLAGS", None)
     return subprocess.run(
-        ["make", "-n", "tune"], cwd=folder, capture_output=True, text=True, check=True
+        ["make", "-n", "tune"], cwd=folder, env=environment, capture_output=True, text=True, check=True
     ).stdout.strip()
 
 
