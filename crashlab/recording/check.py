@@ -108,26 +108,30 @@ def _explained(expected: bytes, live: bytes, open_changes: Sequence[Operation]) 
 
 
 def check_syncs(disk: Disk, paths: dict[int, str], reader: LogReader, count: SyncCount) -> list[str]:
-    """Whether the logged syncs of the engine's logs agree with the engine's own count."""
-    counted = _counted_syncs(disk, paths, reader)
-    begun = sum(1 for sync in counted if sync.begin < count.position_after)
-    ended = sum(1 for sync in counted if sync.end is not None and sync.end < count.position_before)
+    """Whether the logged syncs of the engine's logs agree with the engine's own count.
+
+    A log is made some time before the engine writes to it and takes it into its rounds of syncs. What
+    syncs the older one in that time may be a round, which is counted, or a flush, which is not.
+    """
+    born = {number: _born(disk, number) for number in paths}
+    used = {number: _first_write(disk.files[number]) for number in paths}
+    certain = _counted_syncs(disk, paths, reader, born)
+    possible = _counted_syncs(disk, paths, reader, used)
+    begun = sum(1 for sync in possible if sync.begin < count.position_after)
+    ended = sum(1 for sync in certain if sync.end is not None and sync.end < count.position_before)
     if ended - SYNCS_IN_FLIGHT_MAX <= count.syncs <= begun:
         return []
     return [f"the engine counted {count.syncs} log syncs where the write log holds {ended} to {begun}"]
 
 
-def _counted_syncs(disk: Disk, paths: dict[int, str], reader: LogReader) -> list[Operation]:
-    """The syncs that the engine counts: those of the newest log that had been written to when they began.
-
-    A log is made some time before the engine writes to it and takes it into its rounds of syncs.
-    """
+def _counted_syncs(
+    disk: Disk, paths: dict[int, str], reader: LogReader, since: Mapping[int, int | None]
+) -> list[Operation]:
+    """The syncs that the engine counts, if a log is the newest from the given position on."""
     logs = {number: path for number, path in paths.items() if reader.role(path) == "wal"}
-    first = {number: _first_write(disk.files[number]) for number in logs}
-    used = sorted(
-        (begin, reader.log_rank(logs[number])) for number, begin in first.items() if begin is not None
-    )
-    begins, ranks = [begin for begin, _ in used], [rank for _, rank in used]
+    starts = {number: start for number in logs if (start := since[number]) is not None}
+    order = sorted((start, reader.log_rank(logs[number])) for number, start in starts.items())
+    begins, ranks = [begin for begin, _ in order], [rank for _, rank in order]
     counted = []
     for number, path in logs.items():
         for sync in disk.files[number].syncs:
@@ -135,6 +139,17 @@ def _counted_syncs(disk: Disk, paths: dict[int, str], reader: LogReader) -> list
             if reader.counted_sync(reader.log_rank(path), max(ranks[:known], default=0)):
                 counted.append(sync)
     return counted
+
+
+def _born(disk: Disk, number: int) -> int:
+    """Where the run made a file; 0 where the base had it."""
+    file = disk.files[number]
+    if file.base is not None:
+        return 0
+    return next(
+        (c.operation.begin for c in disk.name_changes if c.file is file and c.operation.kind is Kind.CREATE),
+        0,
+    )
 
 
 def _first_write(file: File) -> int | None:

@@ -177,18 +177,23 @@ def test_syncs_after_the_reading_do_not_count() -> None:
     assert check_syncs(tape.disk(), paths, READER, SyncCount(position, 15, tape.position)) == []
 
 
-def test_a_log_that_nobody_has_written_to_is_not_yet_the_newest() -> None:
-    """RocksDB makes the next WAL before it takes it into its rounds of syncs."""
+def test_syncs_beside_a_log_that_nobody_has_written_to_may_count_or_not() -> None:
+    """RocksDB makes the next WAL before its rounds take it in; a flush may sync the older one too."""
     tape = Tape()
     tape.create("db/000001.log", 1)
     tape.write(1, 0, b"a")
     tape.create("db/000005.log", 5)
     for _ in range(8):
         tape.fdatasync(1)
-    end = tape.position + 1
     paths = {0: "db/000001.log", 1: "db/000005.log"}
-    assert check_syncs(tape.disk(), paths, READER, SyncCount(end, 8, end)) == []
-    assert len(check_syncs(tape.disk(), paths, READER, SyncCount(end, 0, end))) == 1
+    end = tape.position + 1
+    for engines_own in (0, 8):
+        assert check_syncs(tape.disk(), paths, READER, SyncCount(end, engines_own, end)) == []
+    assert len(check_syncs(tape.disk(), paths, READER, SyncCount(end, 9, end))) == 1
+    tape.write(5, 0, b"a")
+    tape.fdatasync(1)
+    end = tape.position + 1
+    assert len(check_syncs(tape.disk(), paths, READER, SyncCount(end, 9, end))) == 1
 
 
 def test_a_sync_of_an_older_log_is_not_what_the_engine_counts() -> None:
