@@ -36,7 +36,7 @@ Seed = Annotated[
     typer.Option(
         "--seed",
         min=0,
-        max=2**31,
+        max=2**62,
         help="Seed of data, requests, plan and crash states (threads still race). Default: a new one.",
     ),
 ]

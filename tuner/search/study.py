@@ -25,6 +25,8 @@ from knobs.errors import InvalidInput
 from tuner.search.search_space import Parameter, SearchSpace
 from tuner.search.trial import REJECTED, TrialResult
 
+SEEDS = 2**32
+"""What NumPy's RandomState, which Optuna seeds, takes."""
 CONTRACT = "contract"
 STARTS = "starts"
 _DATABASE = "study.db"
@@ -131,7 +133,7 @@ class OptunaStudy:
         self._asked: optuna.trial.Trial | None = None
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            sampler = optuna.samplers.TPESampler(seed=seed, multivariate=True)
+            sampler = optuna.samplers.TPESampler(seed=seed % SEEDS, multivariate=True)
         self._storage = optuna.storages.get_storage(f"sqlite:///{folder.folder / _DATABASE}")
         self.study = optuna.create_study(
             storage=self._storage,
