@@ -36,3 +36,13 @@ def test_noise_alone_is_rarely_called_better(rounds: int, seed: int) -> None:
 def test_a_real_gain_is_seen() -> None:
     draw = np.random.default_rng(4)
     assert ratio_interval(np.exp(draw.normal(0.2, 0.05, 8)).tolist(), seed=4).better
+
+
+def test_rounds_that_differ_by_rounding_alone_have_no_width() -> None:
+    found = ratio_interval([2.0, 2.0 * (1 + 2e-16), 2.0, 2.0 * (1 - 1e-16), 2.0], seed=1)
+    assert found.low == pytest.approx(2.0) and found.high == pytest.approx(2.0)
+
+
+def test_one_wild_round_among_equals_gives_finite_bounds() -> None:
+    found = ratio_interval([1.0, 1.0 + 1e-9, 1.0 - 1e-9, 1e6], seed=1)
+    assert 0.0 < found.low <= found.ratio <= found.high < float("inf")
