@@ -45,17 +45,22 @@ typedef struct dt_ledger_header {
   uint64_t position; /* the next value to hand out */
   uint8_t padding_72[56];
   uint32_t stop;
-  uint8_t padding_132[60];
-  uint64_t operations; /* finished so far, reads included */
-  uint8_t padding_200[56];
+  uint8_t padding_132[124];
   uint64_t sync_generation; /* odd while the three below are being written */
   uint64_t sync_position_before;
   uint64_t sync_counter;
   uint64_t sync_position_after;
 } dt_ledger_header;
 
+/* One for each client, behind the header; written by that client alone. */
+typedef struct dt_ledger_client {
+  uint64_t count;      /* entries begun */
+  uint64_t operations; /* finished so far, reads included */
+  uint8_t padding_16[48];
+} dt_ledger_client;
+
 typedef struct dt_ledger_entry {
-  uint64_t begin_position;
+  uint64_t begin_position; /* the counter's value when the write began: all that it does comes there or later */
   uint64_t begin_ns;
   uint64_t end_position; /* 0 while unanswered */
   uint64_t end_ns;
@@ -74,9 +79,9 @@ typedef struct dt_ledger_entry {
 DT_LEDGER_ASSERT(__builtin_offsetof(dt_ledger_header, capacity) == 24);
 DT_LEDGER_ASSERT(__builtin_offsetof(dt_ledger_header, position) == 64);
 DT_LEDGER_ASSERT(__builtin_offsetof(dt_ledger_header, stop) == 128);
-DT_LEDGER_ASSERT(__builtin_offsetof(dt_ledger_header, operations) == 192);
 DT_LEDGER_ASSERT(__builtin_offsetof(dt_ledger_header, sync_generation) == 256);
 DT_LEDGER_ASSERT(__builtin_offsetof(dt_ledger_entry, status) == 52);
+DT_LEDGER_ASSERT(sizeof(dt_ledger_client) == DT_LEDGER_CLIENT_BYTES);
 DT_LEDGER_ASSERT(sizeof(dt_ledger_entry) == DT_LEDGER_ENTRY_BYTES);
 
 static inline uint64_t dt_monotonic_ns(void) {
@@ -123,9 +128,8 @@ static inline void dt_ledger_ask_stop(dt_ledger_header *header, uint32_t reason)
   __atomic_compare_exchange_n(&header->stop, &none, reason, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
 }
 
-static inline uint64_t *dt_ledger_count(dt_ledger_header *header, uint32_t client) {
-  char *base = (char *)header;
-  return (uint64_t *)(void *)(base + DT_LEDGER_HEADER_BYTES + (uint64_t)DT_LEDGER_CLIENT_BYTES * client);
+static inline dt_ledger_client *dt_ledger_client_of(dt_ledger_header *header, uint32_t client) {
+  return (dt_ledger_client *)(void *)((char *)header + DT_LEDGER_HEADER_BYTES) + client;
 }
 
 static inline dt_ledger_entry *dt_ledger_entries(dt_ledger_header *header, uint32_t client) {
@@ -133,15 +137,39 @@ static inline dt_ledger_entry *dt_ledger_entries(dt_ledger_header *header, uint3
   return (dt_ledger_entry *)(void *)(base + (uint64_t)DT_LEDGER_ENTRY_BYTES * header->capacity * client);
 }
 
-/* The caller has filled the entry with status 0; from now on a reader counts it as begun. */
-static inline void dt_ledger_publish(dt_ledger_header *header, uint32_t client, uint64_t count) {
-  __atomic_store_n(dt_ledger_count(header, client), count, __ATOMIC_RELEASE);
+/*
+ * Begins the entry: the caller has filled in what is written. From now on a reader counts it as begun.
+ *
+ * The position is read and not taken. Whatever the write does takes its own positions later, from this value on, and
+ * an acknowledgement that came before it took a smaller one; so nothing is less ordered, and a counter that all cores
+ * share is written to once less.
+ */
+static inline void dt_ledger_begin(dt_ledger_header *header, dt_ledger_client *client, dt_ledger_entry *entry) {
+  entry->begin_position = dt_ledger_position(header);
+  entry->begin_ns = dt_monotonic_ns();
+  __atomic_store_n(&client->count, client->count + 1, __ATOMIC_RELEASE);
 }
 
-static inline void dt_ledger_acknowledge(dt_ledger_header *header, dt_ledger_entry *entry) {
+/* Returns the time of the acknowledgement, so that the caller need not read the clock again. */
+static inline uint64_t dt_ledger_acknowledge(dt_ledger_header *header, dt_ledger_entry *entry) {
   entry->end_position = dt_ledger_next_position(header);
-  entry->end_ns = dt_monotonic_ns();
+  const uint64_t now_ns = dt_monotonic_ns();
+  entry->end_ns = now_ns;
   __atomic_store_n(&entry->status, (uint32_t)DT_STATUS_ACKNOWLEDGED, __ATOMIC_RELEASE);
+  return now_ns;
+}
+
+/* One writer only: a plain addition, stored at once. */
+static inline void dt_ledger_count_operation(dt_ledger_client *client) {
+  __atomic_store_n(&client->operations, client->operations + 1, __ATOMIC_RELAXED);
+}
+
+static inline uint64_t dt_ledger_operations(dt_ledger_header *header) {
+  uint64_t sum = 0;
+  for (uint32_t client = 0; client < header->clients; ++client) {
+    sum += __atomic_load_n(&dt_ledger_client_of(header, client)->operations, __ATOMIC_RELAXED);
+  }
+  return sum;
 }
 
 static inline void dt_ledger_fail(dt_ledger_entry *entry) {

@@ -31,7 +31,9 @@ STOP_NONE, STOP_WRITE_LOG_FULL, STOP_LEDGER_FULL, STOP_ASKED = range(4)
 KIND_INSERT, KIND_UPDATE, KIND_READ_MODIFY_WRITE = 1, 2, 3
 BEGUN, ACKNOWLEDGED, FAILED = range(3)
 
-_CAPACITY_AT, _POSITION_AT, _STOP_AT, _OPERATIONS_AT, _SYNC_AT = 24, 64, 128, 192, 256
+_CAPACITY_AT, _POSITION_AT, _STOP_AT, _SYNC_AT = 24, 64, 128, 256
+_COUNT_AT, _OPERATIONS_AT = 0, 8
+"""Within what each client has behind the header."""
 _SYNC_TRIES = 1_000
 
 ENTRY = np.dtype(
@@ -64,8 +66,10 @@ class SyncSample(NamedTuple):
 class Entries:
     """All writes of all clients as columns of one length, by client and then by sequence.
 
-    ``client`` and ``sequence`` count from 1 as in the stored values; ``begin`` and ``end`` are positions,
-    ``end`` is 0 where the write was not acknowledged; ``begin_ns`` and ``end_ns`` are CLOCK_MONOTONIC.
+    ``client`` and ``sequence`` count from 1 as in the stored values; ``begin`` and ``end`` are positions:
+    ``begin`` is the next one that was to be handed out, so all that the write does comes there or later;
+    ``end`` was handed out to it alone, and is 0 where it was not acknowledged. ``begin_ns`` and ``end_ns``
+    are CLOCK_MONOTONIC.
     """
 
     client: NDArray[np.uint32]
@@ -154,7 +158,7 @@ class Ledger:
     @property
     def operations(self) -> int:
         """Operations finished so far, reads included."""
-        return self._u64(_OPERATIONS_AT)
+        return sum(self._of_clients(_OPERATIONS_AT))
 
     @property
     def stop(self) -> int:
@@ -181,7 +185,7 @@ class Ledger:
 
     def entries(self) -> Entries:
         """A copy of every published entry. Raises InvalidInput where an entry contradicts itself."""
-        counts = [self._u64(HEADER_BYTES + CLIENT_BYTES * client) for client in range(self.clients)]
+        counts = self._of_clients(_COUNT_AT)
         if max(counts) > self.capacity:
             raise _damaged(self.path, f"a client has {max(counts)} entries in room for {self.capacity}")
         # Where a client still writes: the status is copied before the rest, so what it vouches for is there.
@@ -205,13 +209,12 @@ class Ledger:
         return np.frombuffer(self._memory, dtype=ENTRY, count=count, offset=offset)
 
     def _check(self, entries: Entries) -> None:
-        acknowledged = entries.acknowledged
+        acknowledged, position = entries.acknowledged, self.position
         faults = {
             "is acknowledged without an end position": acknowledged & (entries.end == 0),
-            "ends before it begins": acknowledged & (entries.end <= entries.begin),
+            "ends before it begins": acknowledged & (entries.end < entries.begin),
             "begins at no position": entries.begin == 0,
-            "has a position that was never handed out": np.maximum(entries.begin, entries.end)
-            >= self.position,
+            "has a position that was never reached": (entries.begin > position) | (entries.end >= position),
             "has an unknown status": entries.status > FAILED,
             "has an unknown kind": (entries.kind < KIND_INSERT) | (entries.kind > KIND_READ_MODIFY_WRITE),
         }
@@ -222,6 +225,9 @@ class Ledger:
                     self.path,
                     f"entry {entries.sequence[first]} of client {entries.client[first]} {fault}",
                 )
+
+    def _of_clients(self, offset: int) -> list[int]:
+        return [self._u64(HEADER_BYTES + CLIENT_BYTES * client + offset) for client in range(self.clients)]
 
     def _u64(self, offset: int) -> int:
         # One aligned load: numpy reads the 8 bytes at once, a bytes slice need not.

@@ -115,8 +115,8 @@ def test_an_end_without_its_status_does_not_count(tmp_path: Path) -> None:
         ((1, 5, 0, 0, 7, 8, 1, ACKNOWLEDGED, 0), "acknowledged without an end"),
         ((5, 5, 4, 6, 7, 8, 1, ACKNOWLEDGED, 0), "ends before it begins"),
         ((0, 5, 0, 0, 7, 8, 1, BEGUN, 0), "begins at no position"),
-        ((50, 5, 0, 0, 7, 8, 1, BEGUN, 0), "never handed out"),
-        ((1, 5, 50, 6, 7, 8, 1, ACKNOWLEDGED, 0), "never handed out"),
+        ((51, 5, 0, 0, 7, 8, 1, BEGUN, 0), "never reached"),
+        ((1, 5, 50, 6, 7, 8, 1, ACKNOWLEDGED, 0), "never reached"),
         ((1, 5, 0, 0, 7, 8, 1, 3, 0), "unknown status"),
         ((1, 5, 0, 0, 7, 8, 0, BEGUN, 0), "unknown kind"),
     ],
@@ -128,6 +128,25 @@ def test_a_contradictory_entry_is_refused(tmp_path: Path, values: Entry, fault: 
     with Ledger.open(tmp_path / "ledger") as ledger, pytest.raises(InvalidInput, match=fault) as caught:
         ledger.entries()
     assert "entry 2 of client 2" in caught.value.what
+
+
+def test_a_write_may_begin_at_a_position_that_nothing_has_taken(tmp_path: Path) -> None:
+    # It only read the counter; an acknowledgement that is the next event then takes that very value.
+    Ledger.create(tmp_path / "ledger", 2, 1).close()
+    begun, answered = (50, 5, 0, 0, 7, 8, 1, BEGUN, 0), (49, 5, 49, 6, 7, 8, 1, ACKNOWLEDGED, 0)
+    write(tmp_path / "ledger", [[begun], [answered]], 1, position=50)
+    with Ledger.open(tmp_path / "ledger") as ledger:
+        read = ledger.entries()
+    assert (read.begin.tolist(), read.end.tolist()) == ([50, 49], [0, 49])
+
+
+def test_operations_are_summed_over_the_clients(tmp_path: Path) -> None:
+    with Ledger.create(tmp_path / "ledger", 3, 1) as ledger:
+        with ledger.path.open("r+b") as file:
+            for client, operations in enumerate((5, 0, 700)):
+                file.seek(4096 + 64 * client + 8)
+                file.write(struct.pack("<Q", operations))
+        assert ledger.operations == 705
 
 
 @pytest.mark.parametrize(

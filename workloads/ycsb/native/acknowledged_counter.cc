@@ -8,21 +8,23 @@ AcknowledgedCounter::AcknowledgedCounter(uint64_t first)
     : counter_(first), newest_(static_cast<int64_t>(first) - 1), answered_(kWindow) {}
 
 void AcknowledgedCounter::answer(uint64_t number, bool inserted) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  if (static_cast<int64_t>(number) > newest_.load() + static_cast<int64_t>(kWindow)) {
+  if (static_cast<int64_t>(number) > newest() + static_cast<int64_t>(kWindow)) {
     throw Fault("engine", "more than 2^20 inserts are unanswered");
   }
   if (!inserted) {
+    std::lock_guard<std::mutex> lock(mutex_);
     failed_.insert(number);
     failures_.store(failed_.size());
   }
-  answered_[number % kWindow] = true;
-  int64_t newest = newest_.load();
-  while (answered_[static_cast<uint64_t>(newest + 1) % kWindow]) {
-    answered_[static_cast<uint64_t>(newest + 1) % kWindow] = false;
-    ++newest;
+  slot(number).store(true);
+  // Who finds another at work leaves the rest to it, which looks once more after it has let go.
+  while (slot(newest() + 1).load() && !advancing_.exchange(true)) {
+    for (int64_t next = newest() + 1; slot(next).load(); ++next) {
+      slot(next).store(false);
+      newest_.store(next, std::memory_order_release);
+    }
+    advancing_.store(false);
   }
-  newest_.store(newest, std::memory_order_release);
 }
 
 bool AcknowledgedCounter::failed(uint64_t number) const {

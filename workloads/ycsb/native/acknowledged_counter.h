@@ -28,11 +28,18 @@ class AcknowledgedCounter {
   bool failed(uint64_t number) const;
 
  private:
-  std::atomic<uint64_t> counter_;
-  std::atomic<int64_t> newest_;
+  template <typename Number>
+  std::atomic<bool>& slot(Number number) {
+    return answered_[static_cast<uint64_t>(number) % kWindow];
+  }
+
+  // Each on a line of its own: all clients write to the first, one at a time to the second.
+  alignas(64) std::atomic<uint64_t> counter_;
+  alignas(64) std::atomic<int64_t> newest_;
+  alignas(64) std::atomic<bool> advancing_{false};
+  std::vector<std::atomic<bool>> answered_;  // the numbers after the newest, modulo the window
   std::atomic<uint64_t> failures_{0};
-  mutable std::mutex mutex_;
-  std::vector<bool> answered_;
+  mutable std::mutex mutex_;  // of what follows
   std::set<uint64_t> failed_;
 };
 

@@ -42,7 +42,7 @@ void Client::loop() {
       if (!goes_on()) break;
     }
     perform(requests_.next());
-    shared_.ledger.count_operation();
+    ledger_.count_operation();
   }
 }
 
@@ -61,16 +61,18 @@ void Client::wait_until_due(uint64_t done) {
   }
 }
 
+// A request is counted with its outermost operation, so that one lock serves both.
 template <typename Call>
-Result Client::timed(Operation operation, Call call) {
+Result Client::timed(Operation operation, Call call, bool is_part) {
   const uint64_t begin_ns = dt_monotonic_ns();
   const Result result = call();
-  const uint64_t end_ns = dt_monotonic_ns();
+  const uint64_t end_ns = ledger_.take_end_ns();
   if (shared_.phase.load(std::memory_order_acquire) != Phase::measuring) return result;
   std::lock_guard<std::mutex> lock(measurement_.mutex);
   // Asked again under the lock: after the main thread has read the sums, nothing is added.
   if (shared_.phase.load(std::memory_order_acquire) != Phase::measuring) return result;
   measurement_.record(operation, result, end_ns - begin_ns);
+  if (!is_part) ++measurement_.requests;
   if (interval_ns_ > 0) {
     measurement_.operations[static_cast<size_t>(operation)].intended.record(end_ns - due_ns_);
   }
@@ -100,20 +102,17 @@ void Client::perform(const Request& request) {
       timed(Operation::read_modify_write, [&] { return perform_read_modify_write(request); });
       break;
   }
-  if (shared_.phase.load(std::memory_order_relaxed) != Phase::measuring) return;
-  std::lock_guard<std::mutex> lock(measurement_.mutex);
-  if (shared_.phase.load(std::memory_order_acquire) == Phase::measuring) ++measurement_.requests;
 }
 
 Result Client::perform_write(const Request& request, uint32_t kind) {
   const Write write{request.key, key_name_, request.field, kind};
   if (kind == DT_KIND_INSERT) return timed(Operation::insert, [&] { return session_->insert(write); });
-  return timed(Operation::update, [&] { return session_->update(write); });
+  return timed(Operation::update, [&] { return session_->update(write); }, kind == DT_KIND_READ_MODIFY_WRITE);
 }
 
 // Counted three times, as in YCSB: as READ, as UPDATE and as a whole.
 Result Client::perform_read_modify_write(const Request& request) {
-  const Result read = timed(Operation::read, [&] { return session_->read(key_name_, std::nullopt); });
+  const Result read = timed(Operation::read, [&] { return session_->read(key_name_, std::nullopt); }, true);
   const Result written = perform_write(request, DT_KIND_READ_MODIFY_WRITE);
   return read == Result::ok ? written : read;
 }

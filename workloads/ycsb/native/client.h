@@ -41,7 +41,7 @@ class Client {
   Result perform_write(const Request& request, uint32_t kind);
   Result perform_read_modify_write(const Request& request);
   template <typename Call>
-  Result timed(Operation operation, Call call);
+  Result timed(Operation operation, Call call, bool is_part = false);
 
   Shared& shared_;
   LedgerClient ledger_;

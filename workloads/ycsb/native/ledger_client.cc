@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <new>
 
 #include "fault.h"
 
@@ -13,10 +14,13 @@ namespace duratune {
 
 Ledger::Ledger(const std::string& path, uint32_t clients) {
   if (path.empty()) {
-    own_ = std::make_unique<dt_ledger_header>();
-    std::memset(own_.get(), 0, sizeof *own_);
-    own_->position = 1;
-    header_ = own_.get();
+    const uint64_t bytes = dt_ledger_entries_offset(clients);
+    own_.reset(std::aligned_alloc(DT_LEDGER_CLIENT_BYTES, bytes));
+    if (!own_) throw std::bad_alloc();
+    std::memset(own_.get(), 0, bytes);
+    header_ = static_cast<dt_ledger_header*>(own_.get());
+    header_->position = 1;
+    header_->clients = clients;
     return;
   }
   map(path);

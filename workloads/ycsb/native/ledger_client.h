@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "workloads/ledger.h"
 
@@ -20,13 +22,16 @@ class Ledger {
 
   dt_ledger_header* header() { return header_; }
   bool records() const { return mapped_bytes_ != 0; }
-  uint64_t operations() const { return __atomic_load_n(&header_->operations, __ATOMIC_RELAXED); }
-  void count_operation() { __atomic_fetch_add(&header_->operations, 1, __ATOMIC_RELAXED); }
+  uint64_t operations() const { return dt_ledger_operations(header_); }
 
  private:
   void map(const std::string& path);
 
-  std::unique_ptr<dt_ledger_header> own_;
+  struct Freed {
+    void operator()(void* memory) const { std::free(memory); }
+  };
+
+  std::unique_ptr<void, Freed> own_;
   dt_ledger_header* header_;
   uint64_t mapped_bytes_ = 0;
 };
@@ -35,7 +40,10 @@ class Ledger {
 class LedgerClient {
  public:
   LedgerClient(Ledger& ledger, uint32_t client)
-      : header_(ledger.header()), client_(client), records_(ledger.records()) {
+      : header_(ledger.header()),
+        shared_(dt_ledger_client_of(header_, client)),
+        client_(client),
+        records_(ledger.records()) {
     if (records_) entries_ = dt_ledger_entries(header_, client);
   }
 
@@ -43,6 +51,7 @@ class LedgerClient {
   uint32_t number() const { return client_ + 1; }
   uint64_t next_sequence() const { return begun_ + 1; }
   bool full() const { return records_ && begun_ >= header_->capacity; }
+  void count_operation() { dt_ledger_count_operation(shared_); }
 
   void begin(uint64_t register_id, uint64_t checksum, uint32_t kind) {
     if (records_) {
@@ -50,28 +59,36 @@ class LedgerClient {
       entry_->register_id = register_id;
       entry_->checksum = checksum;
       entry_->kind = kind;
-      entry_->begin_position = dt_ledger_next_position(header_);
-      entry_->begin_ns = dt_monotonic_ns();
-      dt_ledger_publish(header_, client_, begun_ + 1);
+      dt_ledger_begin(header_, shared_, entry_);
     }
     ++begun_;
   }
 
   void acknowledge() {
-    if (records_) dt_ledger_acknowledge(header_, entry_);
+    if (!records_) return;
+    acknowledged_ns_ = dt_ledger_acknowledge(header_, entry_);
+    // The next entry is on a line that no core holds yet: it is fetched while this thread is busy elsewhere.
+    __builtin_prefetch(entry_ + 1, 1);
   }
 
   void fail() {
     if (records_) dt_ledger_fail(entry_);
   }
 
+  // The time of an acknowledgement since it was last asked for, else the clock's.
+  uint64_t take_end_ns() {
+    return acknowledged_ns_ != 0 ? std::exchange(acknowledged_ns_, 0) : dt_monotonic_ns();
+  }
+
  private:
   dt_ledger_header* header_;
+  dt_ledger_client* shared_;
   uint32_t client_;
   bool records_;
   dt_ledger_entry* entries_ = nullptr;
   dt_ledger_entry* entry_ = nullptr;
   uint64_t begun_ = 0;
+  uint64_t acknowledged_ns_ = 0;
 };
 
 }  // namespace duratune
