@@ -15,7 +15,8 @@ SOURCE = r"""
 #include <cstdlib>
 #include <thread>
 
-// Rounds of 4 threads that answer 50 numbers each; every hundredth has failed. argv[1] = 1: number 777 stays unanswered.
+// Rounds of 4 threads that answer 50 numbers each; every hundredth has failed.
+// argv[1] = 1: number 777 stays unanswered.
 int main(int argc, char** argv) {
   if (argc != 2) return 2;
   const bool leaves_gap = argv[1][0] == '1';
@@ -49,8 +50,8 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("counter")
     (folder / "main.cc").write_text(SOURCE)
     flags = ["-std=c++17", "-Wall", "-Wextra", "-Werror", "-O1", "-g", "-fsanitize=thread", "-pthread"]
-    command = [compiler, *flags, f"-I{native}", folder / "main.cc", native / "acknowledged_counter.cc"]
-    subprocess.run([*command, "-o", folder / "counter"], check=True)
+    sources = [folder / "main.cc", native / "acknowledged_counter.cc"]
+    subprocess.run([compiler, *flags, f"-I{native}", *sources, "-o", folder / "counter"], check=True)
     return folder / "counter"
 
 
