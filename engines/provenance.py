@@ -41,6 +41,10 @@ def provenance(data_folder: Path, *, seed: int | None) -> dict[str, Any]:
     }
 
 
+PAGES = (":(exclude)docs", ":(exclude)*.md")
+"""What git is told to leave out (gitglossary(7), pathspec)."""
+
+
 def version() -> str:
     """The version of the installed distribution; "unknown" when it runs from sources not installed."""
     try:
@@ -52,7 +56,7 @@ def version() -> str:
 def commit() -> str | None:
     """The git commit of the checkout that this code runs from, with "+changes" if files differ from it.
 
-    None when it does not run from a checkout, or git cannot tell.
+    Pages (docs, Markdown) do not count: they change nothing that runs, and some are written by runs. None when it does not run from a checkout, or git cannot tell.
     """
     checkout = _checkout()
     if checkout is None:
@@ -60,7 +64,7 @@ def commit() -> str | None:
     revision = _git(checkout, "rev-parse", "--short=12", "HEAD")
     if revision is None:
         return None
-    changed = _git(checkout, "status", "--porcelain", "--untracked-files=no")
+    changed = _git(checkout, "status", "--porcelain", "--untracked-files=no", "--", ".", *PAGES)
     return revision + ("+changes" if changed else "")
 
 

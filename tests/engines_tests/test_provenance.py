@@ -32,3 +32,20 @@ def test_the_commit_is_the_checkouts() -> None:
     ).stdout
     found = commit()
     assert found is not None and head.startswith(found.removesuffix("+changes"))
+
+
+@pytest.mark.parametrize(("path", "counts"), [("docs/bench.md", False), ("README.md", False), ("a.py", True)])
+def test_only_a_change_of_what_runs_counts(
+    path: str, counts: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("docs/bench.md", "README.md", "a.py", "CMakeLists.txt", "knobs/__init__.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("before")
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=x", "-c", "user.email=x@x"]
+    for arguments in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "first"]):
+        subprocess.run([*git, *arguments], check=True)
+    monkeypatch.setattr("knobs.__path__", [str(tmp_path / "knobs")])
+    clean = commit()
+    assert clean is not None and not clean.endswith("+changes")
+    (tmp_path / path).write_text("after")
+    assert commit() == clean + ("+changes" if counts else "")
