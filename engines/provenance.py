@@ -56,7 +56,8 @@ def version() -> str:
 def commit() -> str | None:
     """The git commit of the checkout that this code runs from, with "+changes" if files differ from it.
 
-    Pages (docs, Markdown) do not count: they change nothing that runs, and some are written by runs. None when it does not run from a checkout, or git cannot tell.
+    Pages (docs, Markdown) do not count: they change nothing that runs, and some are written by runs.
+    None when it does not run from a checkout, or git cannot tell.
     """
     checkout = _checkout()
     if checkout is None:
