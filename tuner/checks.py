@@ -21,6 +21,7 @@ from engines import host, scratch
 from engines.supervisor import Supervisor
 from knobs import native
 from knobs.errors import DuratuneError
+from tuner.request import FILE_BYTES_MIN
 
 CheckState = Literal["ok", "warning", "lacks", "wrong"]
 
@@ -183,6 +184,15 @@ def open_files(_look: Look) -> Iterable[Check]:
         yield Check("open files", "ok", f"at most {limit}")
 
 
+def file_size(_look: Look) -> Iterable[Check]:
+    """How large a file may grow; a run without room in its files is killed by SIGXFSZ."""
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+    if limit != resource.RLIM_INFINITY and limit < FILE_BYTES_MIN:
+        yield Check("file size", "lacks", f"at most {limit >> 10} KiB", "ulimit -f unlimited")
+    else:
+        yield Check("file size", "ok", "unlimited" if limit < 0 else f"at most {limit >> 20} MiB")
+
+
 def supervisor(_look: Look) -> Iterable[Check]:
     """Whether the process that cleans up after a killed duratune starts."""
     try:
@@ -204,6 +214,7 @@ CHECKS: list[Callable[[Look], Iterable[Check]]] = [
     shared_memory,
     data_folder,
     open_files,
+    file_size,
     supervisor,
 ]
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import difflib
 import errno
 import importlib
-import os
+import io
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -55,6 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     as_json = "--json" in words[: words.index("--")] if "--" in words else "--json" in words
     _install_signal_handlers()
+    _degrade_characters()
     try:
         code = _dispatch(words)
         # Here, where a full disk or a closed pipe still becomes an exit code of ours.
@@ -69,12 +70,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         return _reader_gone()
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno not in _NO_SPACE:
             return failure.report_internal(error, as_json=as_json)
         return failure.report(_no_space(error), as_json=as_json)
     except (Exception, SystemExit) as error:
         # The boundary: whatever gets here, a library's own exit too, is a defect of duratune.
         return failure.report_internal(error, as_json=as_json)
+
+
+_NO_SPACE = {
+    errno.ENOSPC: "free space there, or name folders elsewhere: --data for the data, --study for the results",
+    errno.EDQUOT: "free space there, or name folders elsewhere: --data for the data, --study for the results",
+    errno.EFBIG: "a limit on the size of files is in force: ulimit -f unlimited",
+}
+"""What a full disk, a quota and RLIMIT_FSIZE say to a write, and what the user can do (write(2))."""
 
 
 class Terminated(BaseException):
@@ -136,6 +145,11 @@ def _run(name: str, function: Callable[..., int | None], words: list[str]) -> in
             return int(command.invoke(context) or 0)
     except typer.Exit as ended:
         return ended.exit_code
+    except SystemExit as ended:
+        # rich, which prints the help, makes an exit of its own of a pipe that nobody reads any more.
+        if isinstance(ended.__context__, BrokenPipeError):
+            raise ended.__context__ from None
+        raise
     except typer.Abort:
         raise KeyboardInterrupt from None
     except typer.TyperException as error:
@@ -176,11 +190,17 @@ def _no_space(error: OSError) -> MachineLacks:
     return MachineLacks(
         error.strerror or "no space",
         where=str(error.filename2 or error.filename or "disk"),
-        hint="free space there, or name folders elsewhere: --data for the data, --study for the results",
+        hint=_NO_SPACE[error.errno or errno.ENOSPC],
     )
 
 
+def _degrade_characters() -> None:
+    """A character that the locale cannot show is printed as its escape, instead of ending the command."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
 def _reader_gone() -> int:
-    # Python flushes stdout at exit and would complain on a pipe that nobody reads any more.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    failure.silence(sys.stdout, sys.stderr)
     return 128 + signal.SIGPIPE

@@ -15,7 +15,7 @@ from engines.supervisor import Supervisor
 from knobs import native
 from knobs.errors import DuratuneError
 from knobs.rocksdb.options_file import from_default
-from tuner.checks import Check, Look
+from tuner.checks import Check, Look, file_size
 from workloads import registry
 
 CONTROL_SEED = 1
@@ -25,6 +25,9 @@ def controls(look: Look) -> Iterable[Check]:
     """One lossy and one honest run for the kill and for each crash model, as every study runs them."""
     if native.missing():
         yield Check("controls", "warning", "not run: native parts are missing", "see the lines above")
+        return
+    if any(check.state == "lacks" for check in file_size(look)):
+        yield Check("controls", "warning", "not run: files may not be large enough", "see the lines above")
         return
     try:
         with Supervisor() as supervisor, Scratch() as scratch:

@@ -9,6 +9,7 @@ import sys
 import time
 import traceback
 from pathlib import Path
+from typing import TextIO
 
 from engines.scratch import state_folder
 from knobs.errors import DuratuneError
@@ -36,6 +37,18 @@ def report_internal(error: BaseException, *, as_json: bool) -> int:
     return INTERNAL_ERROR
 
 
+def silence(*streams: TextIO) -> None:
+    """Send to nowhere what the streams that cannot be written still hold.
+
+    Python flushes both at its exit, and would make exit code 1 or 120 of what the command ended with.
+    """
+    for stream in streams:
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
 def _tell(code: str, what: str, where: str, hint: str, *, as_json: bool) -> None:
     if as_json:
         document = {"schema": 1, "error": {"code": code, "what": what, "where": where, "hint": hint}}
@@ -43,12 +56,14 @@ def _tell(code: str, what: str, where: str, hint: str, *, as_json: bool) -> None
             print(json.dumps(document), flush=True)
             return
         except OSError:
-            # stdout is what is broken (a full disk, a closed pipe): then stderr is all there is, and what
-            # Python flushes at its exit must not turn the exit code into 1.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    print(f"error: {where}: {what}" if where else f"error: {what}", file=sys.stderr)
-    if hint:
-        print(f"hint: {hint}", file=sys.stderr)
+            # stdout is what is broken (a full disk, a closed pipe): then stderr is all there is.
+            silence(sys.stdout)
+    try:
+        print(f"error: {where}: {what}" if where else f"error: {what}", file=sys.stderr)
+        if hint:
+            print(f"hint: {hint}", file=sys.stderr)
+    except OSError:
+        silence(sys.stderr)
 
 
 def _write_traceback(error: BaseException) -> str:
@@ -66,4 +81,4 @@ def _write_traceback(error: BaseException) -> str:
 
 def _save(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
+    path.write_text(text, encoding="utf-8", errors="backslashreplace")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 from pathlib import Path
 
@@ -26,15 +27,34 @@ def numbered(folder: Path) -> Path:
     return candidate
 
 
+def refuse_unreadable(folder: Path) -> None:
+    """Raises InvalidInput for a path that is no UTF-8, or none in this locale: the driver is told of it so.
+
+    Python keeps the bytes of such a name as lone surrogates (os.fsdecode).
+    """
+    try:
+        str(folder.absolute()).encode("utf-8")
+    except UnicodeEncodeError:
+        raise InvalidInput(
+            "the folder's name is not UTF-8, or this locale is not",
+            where=str(folder.absolute()),
+            hint="set LC_ALL=C.UTF-8, or work in a folder of another name",
+        ) from None
+
+
 def make(folder: Path) -> Path:
-    """Create a result folder. Raises InvalidInput if it cannot be made, MachineLacks on a full disk."""
+    """Create a result folder.
+
+    Raises InvalidInput if it cannot be made or has no name in UTF-8, MachineLacks on a full disk.
+    """
+    refuse_unreadable(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         probe = folder / ".writable"
         probe.write_bytes(b"x")
         probe.unlink()
     except OSError as error:
-        kind = MachineLacks if error.errno == 28 else InvalidInput
+        kind = MachineLacks if error.errno in (errno.ENOSPC, errno.EDQUOT) else InvalidInput
         raise kind(
             f"results cannot be written: {error.strerror}",
             where=str(folder),

@@ -25,6 +25,7 @@ from knobs.finding import Finding
 from knobs.rocksdb.catalogue import RocksdbCatalogue
 from knobs.rocksdb.installed import load_installed
 from knobs.rocksdb.options_file import OptionsFile, from_default
+from tuner import folders
 from tuner.proposers.proposal import HostLimits
 from workloads import registry
 from workloads.ycsb.properties import CORE
@@ -35,6 +36,8 @@ RECORDERS: Mapping[str, type[PreloadRecorder]] = {"preload": PreloadRecorder}
 SEED_MAX = 2**31
 CLIENTS, CLIENTS_MAX = 16, 1024
 SHARED_MEMORY_BYTES_MIN = 48 << 20
+FILE_BYTES_MIN = 1 << 30
+"""Room for the write log, for the ledger and for RocksDB's own files, none of which is ever split."""
 OPERATIONS_PER_RECORD = 10
 OPEN_FILES_BESIDE = 64
 """Descriptors that the driver needs beside RocksDB's table files."""
@@ -86,10 +89,11 @@ def resolve(
 ) -> Request:
     """Resolve what the options say; ``records`` is the command's own record count.
 
-    Raises InvalidInput for anything that cannot be run, MachineLacks for too few file descriptors.
+    Raises InvalidInput for anything that cannot be run, MachineLacks where a limit on this process is low.
     """
     if engine not in ENGINES:
         raise InvalidInput(f"'{engine}' is no engine", where="ENGINE", hint=f"use {' or '.join(ENGINES)}")
+    _check_file_size()
     chosen = ENGINES[engine]()
     known = load_installed()
     read = configuration.Configuration(engine, {})
@@ -179,6 +183,7 @@ def _check_shared_memory() -> None:
 def _data_folder(data: Path | None, results: Path, scratch: Scratch) -> Path:
     if data is None:
         return scratch.folder(results, "data")
+    folders.refuse_unreadable(data)
     if data.exists():
         raise InvalidInput(
             "the data folder exists already",
@@ -222,6 +227,17 @@ def _check_open_files(known: RocksdbCatalogue, settings: Mapping[str, str]) -> N
             f"{name}={wanted} needs more file descriptors than the {limit} that this process may open",
             where="RLIMIT_NOFILE",
             hint=f"ulimit -n {max(wanted, 0) + OPEN_FILES_BESIDE}",
+        )
+
+
+def _check_file_size() -> None:
+    """Who writes past RLIMIT_FSIZE is killed by SIGXFSZ (setrlimit(2)), in the middle of a run."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    if limit != resource.RLIM_INFINITY and limit < FILE_BYTES_MIN:
+        raise MachineLacks(
+            f"a file may have {limit >> 10} KiB at most, and {FILE_BYTES_MIN >> 10} are needed",
+            where="RLIMIT_FSIZE",
+            hint="ulimit -f unlimited",
         )
 
 
