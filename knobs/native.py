@@ -42,18 +42,30 @@ PARTS = {
 
 
 def find(name: str) -> Path:
-    """The built file ``name``: from the folder in DURATUNE_NATIVE_DIR, else from this installation.
+    """The built file ``name``: from the folder in DURATUNE_NATIVE_DIR if that is set, else from this
+    installation.
 
-    A file that the folder does not hold is taken from the installation, so the folder may replace a
-    single part. Raises MachineLacks, with the Debian packages that building it needs, if it is in neither.
+    Raises MachineLacks: where the variable is set and the folder does not hold the file, since another
+    build than the named one would be a silent stand-in; else, with the Debian packages that building it
+    needs, where it was not installed.
     """
     folder = os.environ.get(FOLDER_VARIABLE)
-    if folder and (Path(folder) / name).is_file():
-        return (Path(folder) / name).resolve()
+    if folder:
+        return _from_folder(Path(folder), name)
     installed = _installed().get(name)
     if installed is not None and installed.is_file():
         return installed
     raise _lacks(name)
+
+
+def _from_folder(folder: Path, name: str) -> Path:
+    if (folder / name).is_file():
+        return (folder / name).resolve()
+    raise MachineLacks(
+        f"the folder does not hold {name}" if folder.is_dir() else "there is no such folder",
+        where=f"{FOLDER_VARIABLE}={folder}",
+        hint=f"name the folder that holds the built native parts, or unset {FOLDER_VARIABLE}",
+    )
 
 
 def missing() -> list[NativePart]:

@@ -20,7 +20,7 @@ from typing import Literal
 from engines import host, scratch
 from engines.supervisor import Supervisor
 from knobs import native
-from knobs.errors import DuratuneError
+from knobs.errors import DuratuneError, MachineLacks
 from tuner.request import FILE_BYTES_MIN
 
 CheckState = Literal["ok", "warning", "lacks", "wrong"]
@@ -95,12 +95,11 @@ def native_parts(_look: Look) -> Iterable[Check]:
     """What was built with this installation."""
     missing = native.missing()
     for part in missing:
-        yield Check(
-            part.name,
-            "lacks",
-            f"not built; without it nothing {part.purpose}",
-            f"apt-get install {' '.join(part.packages)}, then install duratune again (in a checkout: make)",
-        )
+        try:
+            native.find(part.name)
+        except MachineLacks as error:
+            what = f"{error}; without it nothing {part.purpose}"
+            yield Check(part.name, "lacks", what, error.hint)
     built = [name for name in native.PARTS if name not in {part.name for part in missing}]
     if built:
         yield Check("native parts", "ok", ", ".join(built))

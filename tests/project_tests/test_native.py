@@ -18,6 +18,20 @@ def test_the_folder_in_the_environment_goes_first(tmp_path: Path, monkeypatch: p
     assert find("duratune-ycsb") == tmp_path / "duratune-ycsb"
 
 
+@pytest.mark.parametrize("folder", ["", "nowhere"])
+def test_a_folder_in_the_environment_is_never_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str
+) -> None:
+    """A misspelt folder, or one that lacks the part: another build than the named one would run instead."""
+    monkeypatch.setenv(native.FOLDER_VARIABLE, str(tmp_path / folder))
+    with pytest.raises(MachineLacks) as caught:
+        find("duratune-ycsb")
+    assert caught.value.where == f"{native.FOLDER_VARIABLE}={tmp_path / folder}"
+    assert ("no such folder" if folder else "does not hold duratune-ycsb") in caught.value.what
+    assert native.FOLDER_VARIABLE in caught.value.hint
+    assert [part.name for part in native.missing()] == list(PARTS)
+
+
 def test_what_is_nowhere_is_told_with_its_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(PARTS, "planted", native.NativePart("planted", "does nothing", ("libplanted-dev",)))
     with pytest.raises(MachineLacks, match="planted, which does nothing, was not built") as caught:
