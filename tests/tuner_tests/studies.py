@@ -20,6 +20,7 @@ from optuna.trial import TrialState
 from engines.identity import ProcessIdentity, identify
 from engines.process import owned_by
 from engines.scratch import left_behind, state_folder
+from tuner.search.study import NOT_RUN
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 PROGRAM = "import sys; from tuner.cli import main; sys.exit(main())"
@@ -125,11 +126,12 @@ def assert_kept(before: Mapping[str, tuple[int, str]], study: Path) -> None:
 
 
 def assert_told(study: Path) -> None:
-    """What Optuna holds is what the folder holds: nothing runs, nothing is told twice."""
+    """What Optuna holds is what the folder holds: nothing runs or waits, nothing is told twice."""
     (name,) = optuna.get_all_study_names(f"sqlite:///{study}/study.db")
     loaded = optuna.load_study(study_name=name, storage=f"sqlite:///{study}/study.db")
     results = {path.parent.name: json.loads(path.read_text()) for path in study.glob("trial-*/result.json")}
-    tried = [trial for trial in loaded.trials if trial.state is not TrialState.WAITING]
+    tried = [trial for trial in loaded.trials if NOT_RUN not in trial.user_attrs]
+    assert all(trial.state is TrialState.FAIL for trial in loaded.trials if trial not in tried)
     assert [f"trial-{trial.number:04d}" for trial in tried] == sorted(results)
     for trial in tried:
         result = results[f"trial-{trial.number:04d}"]

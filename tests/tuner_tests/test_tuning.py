@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+import optuna
 import pytest
+from optuna.trial import TrialState
 
 from knobs.errors import InvalidInput, MachineLacks, Undecided
 from tests.tuner_tests.fake_lab import FakeLab, Rate, fake_lab, unloaded
@@ -16,7 +18,7 @@ from tests.tuner_tests.requests import request_of, result_of
 from tuner.output import Output, SilentProgress
 from tuner.proposers.rules import RocksdbRules
 from tuner.request import host_limits
-from tuner.search.study import StudyFolder
+from tuner.search.study import NOT_RUN, StudyFolder
 from tuner.search.tuning import StudyPlan, Tuning, search_space
 
 pytestmark = pytest.mark.usefixtures("native_parts")
@@ -131,6 +133,34 @@ def test_a_study_that_is_stopped_goes_through_the_same_start_points(memory_path:
     assert proposed(memory_path / "pieces") == whole
     assert [proposer for proposer, _ in whole] == ["reference"] + ["rules"] * (points - 1)
     assert points > 5
+
+
+def in_database(folder: Path) -> list[tuple[TrialState, str | None]]:
+    """What an Optuna dashboard shows: each trial's state, and why it never ran."""
+    study = optuna.load_study(study_name=folder.name, storage=f"sqlite:///{folder}/study.db")
+    return [(trial.state, trial.user_attrs.get(NOT_RUN)) for trial in study.trials]
+
+
+def test_a_finished_study_has_no_trial_that_waits(memory_path: Path) -> None:
+    """Fewer trials than start points; then one that was killed and that no budget is left for."""
+    folder = memory_path / "study"
+    complete = (TrialState.COMPLETE, None)
+    not_run = (TrialState.FAIL, "the study ended before it ran")
+    rejected = fails(InvalidInput("no"))
+    with fake_lab(memory_path, rejected) as lab:
+        tuning(lab, folder, trials=2).run(SilentProgress())
+        tuning(lab, memory_path / "whole", trials=4).run(SilentProgress())
+    assert in_database(folder) == [complete] * 2
+    with fake_lab(memory_path, fails(KeyboardInterrupt())) as lab, pytest.raises(KeyboardInterrupt):
+        tuning(lab, folder, trials=4).run(SilentProgress())
+    with fake_lab(memory_path, rejected) as lab:
+        tuning(lab, folder, trials=2).run(SilentProgress())
+        assert in_database(folder) == [complete, complete, not_run]
+        # With more budget its point is not lost: it comes again, under the next number.
+        outcome = tuning(lab, folder, trials=4).run(SilentProgress())
+    assert in_database(folder) == [complete, complete, not_run, complete, complete]
+    assert [result.number for result in outcome.results] == [0, 1, 3, 4]
+    assert proposed(folder) == proposed(memory_path / "whole")
 
 
 @pytest.mark.parametrize("trials", [1, 4])

@@ -29,6 +29,8 @@ SEEDS = 2**32
 """What NumPy's RandomState, which Optuna seeds, takes."""
 CONTRACT = "contract"
 STARTS = "starts"
+NOT_RUN = "not run"
+"""The user attribute of a trial that was queued and never ran."""
 _DATABASE = "study.db"
 _STORED = "study.json"
 _FINISHED = "report.json"
@@ -164,8 +166,25 @@ class OptunaStudy:
 
     @property
     def known_trials(self) -> int:
-        """How many trials the study knows, those that are queued included."""
-        return len(self.study.get_trials(deepcopy=False))
+        """How many trials the study knows, one that is queued included, those that never ran not."""
+        return sum(NOT_RUN not in trial.user_attrs for trial in self.study.get_trials(deepcopy=False))
+
+    @property
+    def has_queued(self) -> bool:
+        """Whether a trial is queued, so that the next one is known."""
+        return bool(self._queued())
+
+    def close(self) -> None:
+        """Nothing more is run: a trial that is still queued fails, and says why.
+
+        That can only be one that a kill interrupted and that there was no time left for.
+        """
+        for trial in self._queued():
+            self._storage.set_trial_user_attr(trial._trial_id, NOT_RUN, "the study ended before it ran")
+            self._storage.set_trial_state_values(trial._trial_id, TrialState.FAIL)
+
+    def _queued(self) -> list[optuna.trial.FrozenTrial]:
+        return self.study.get_trials(deepcopy=False, states=(TrialState.WAITING,))
 
     def enqueue(self, settings: Mapping[str, str], attributes: Mapping[str, str]) -> None:
         """Queue a start point. Raises InvalidInput where it lies outside the space."""

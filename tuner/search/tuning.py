@@ -185,7 +185,6 @@ class Tuning:
             not self._plan.audit_only,
         )
         study.recover()
-        self._enqueue_start_points(study)
         if results:
             self._output.note(f"resuming: {len(results)} trials are finished and not repeated")
         runner = TrialRunner(self._lab, self._request, self._plan.trial, reference, controls)
@@ -194,6 +193,7 @@ class Tuning:
         fails = 0
         while self._budget.allows_trial(len(results)):
             started_s = time.monotonic()
+            self._enqueue_next(study)
             result = self._one_trial(study, runner, list(results.values()))
             results[result.number] = result
             self._budget.took(time.monotonic() - started_s)
@@ -205,6 +205,7 @@ class Tuning:
                     where=str(self._folder.folder),
                     hint="see duratune doctor; the same command resumes the study",
                 )
+        study.close()
         return [results[number] for number in sorted(results)]
 
     def _one_trial(
@@ -223,8 +224,20 @@ class Tuning:
         study.tell(result)
         return result
 
-    def _enqueue_start_points(self, study: OptunaStudy) -> None:
-        """Queue the reference and then the rules' points, but for those that the study knows already.
+    def _enqueue_next(self, study: OptunaStudy) -> None:
+        """Queue the next start point, if there is one that the study does not know yet.
+
+        One at a time, so that only what is going to run is ever queued: a study that ends early is then
+        an ordinary finished one. A trial that a kill interrupted is queued already, and comes first.
+        """
+        if study.has_queued:
+            return
+        for point in self._start_points()[study.known_trials :][:1]:
+            attributes = {"proposer": point.proposer, "reason": point.reason, "source": point.source}
+            study.enqueue(point.settings, attributes)
+
+    def _start_points(self) -> list[Proposal]:
+        """The reference, and then the rules' points, always in the same order.
 
         Of a point the values are left out that are not searched, or lie outside of a choice that the
         reference's own value makes of a range.
@@ -239,9 +252,7 @@ class Tuning:
             }
             if searched:
                 points.append(replace(proposal, settings=searched))
-        for point in points[study.known_trials :]:
-            attributes = {"proposer": point.proposer, "reason": point.reason, "source": point.source}
-            study.enqueue(point.settings, attributes)
+        return points
 
     def _ranked(self, results: Sequence[TrialResult]) -> list[TrialResult]:
         """Who held, best first: the candidates that were faster than the reference, then the reference.
