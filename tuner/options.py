@@ -1,70 +1,119 @@
-"""The options that several commands share, so that each is spelled and explained once."""
+"""The options that several commands share, so that each is spelled and explained once.
+
+tune, crash and bench all ask for one subject, and take its options as ``Asked``; ``takes_asked`` makes
+one typer parameter of each of its fields. An option of a new engine is one more field here.
+"""
 
 from __future__ import annotations
 
+import functools
+import inspect
 import re
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from knobs.errors import InvalidInput
 
-Engine = Annotated[str, typer.Argument(metavar="ENGINE", help="rocksdb")]
-Config = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="[CONFIG]", help="A RocksDB OPTIONS file or JSON; several joined by +, the later wins."
-    ),
-]
-Set = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="A setting over CONFIG; may be repeated."),
-]
-Workload = Annotated[str, typer.Option("--workload", metavar="NAME", help="ycsb:a to ycsb:f, or ycsb:FILE.")]
-Property = Annotated[
-    list[str] | None, typer.Option("-p", metavar="NAME=VALUE", help="A YCSB property; may be repeated.")
-]
-ContractText = Annotated[
-    str | None,
-    typer.Option(
-        "--contract", metavar="CONTRACT", help="strict, process or bounded:500ms, with ,recovery=30s."
-    ),
-]
-Seed = Annotated[
-    int | None,
-    typer.Option(
-        "--seed",
-        min=0,
-        max=2**62,
-        help="Seed of data, requests, plan and crash states (threads still race). Default: a new one.",
-    ),
-]
-Clients = Annotated[
-    int | None,
-    typer.Option(
-        "--clients",
-        min=1,
-        max=1024,
-        help="Client threads; default: a properties file's threadcount, else 16.",
-    ),
-]
-Scale = Annotated[int | None, typer.Option("--scale", min=1, help="Thousands of records that are loaded.")]
-ColumnFamily = Annotated[str, typer.Option("--cf", help="The column family that the load uses.")]
-Data = Annotated[
-    Path | None,
-    typer.Option(
-        "--data", metavar="DIR", help="A new folder for the data; default: inside the study folder."
-    ),
-]
-Study = Annotated[
-    Path | None,
-    typer.Option(
-        "--study", metavar="DIR", help="Folder of results; default: results/ENGINE-WORKLOAD-CONTRACT."
-    ),
-]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, everything else on stderr.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Only results and errors.")]
+RunTime = Annotated[
+    str, typer.Option("--time", metavar="T", help="The measured time of one run, as 3s or 1min.")
+]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a command is to be done to, where, and how it is told: the options as they were typed."""
+
+    engine: Annotated[str, typer.Argument(metavar="ENGINE", help="rocksdb")]
+    config: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[CONFIG]", help="A RocksDB OPTIONS file or JSON; several joined by +, the later wins."
+        ),
+    ] = None
+    sets: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="A setting over CONFIG; may be repeated."),
+    ] = None
+    workload: Annotated[
+        str, typer.Option("--workload", metavar="NAME", help="ycsb:a to ycsb:f, or ycsb:FILE.")
+    ] = "ycsb:a"
+    properties: Annotated[
+        list[str] | None, typer.Option("-p", metavar="NAME=VALUE", help="A YCSB property; may be repeated.")
+    ] = None
+    contract: Annotated[
+        str | None,
+        typer.Option(
+            "--contract", metavar="CONTRACT", help="strict, process or bounded:500ms, with ,recovery=30s."
+        ),
+    ] = None
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            "--seed",
+            min=0,
+            max=2**62,
+            help="Seed of data, requests, plan and crash states (threads still race). Default: a new one.",
+        ),
+    ] = None
+    clients: Annotated[
+        int | None,
+        typer.Option(
+            "--clients",
+            min=1,
+            max=1024,
+            help="Client threads; default: a properties file's threadcount, else 16.",
+        ),
+    ] = None
+    scale: Annotated[
+        int | None, typer.Option("--scale", min=1, help="Thousands of records that are loaded.")
+    ] = None
+    column_family: Annotated[str, typer.Option("--cf", help="The column family that the load uses.")] = (
+        "default"
+    )
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            "--data", metavar="DIR", help="A new folder for the data; default: inside the study folder."
+        ),
+    ] = None
+    study: Annotated[
+        Path | None,
+        typer.Option(
+            "--study", metavar="DIR", help="Folder of results; default: results/ENGINE-WORKLOAD-CONTRACT."
+        ),
+    ] = None
+    json: Json = False
+    quiet: Quiet = False
+
+
+def takes_asked(command: Callable[..., int]) -> Callable[..., int]:
+    """The command with a parameter for each field of Asked in place of its first, which is the whole."""
+
+    @functools.wraps(command)
+    def with_options(**words: Any) -> int:
+        asked = Asked(**{name: words.pop(name) for name in shared})
+        return command(asked, **words)
+
+    shared = {name: _keyword(parameter) for name, parameter in _parameters(Asked).items()}
+    own = [_keyword(parameter) for parameter in list(_parameters(command).values())[1:]]
+    # typer reads a command's parameters, and inspect knows this as the way to state others.
+    with_options.__signature__ = inspect.Signature([*shared.values(), *own])  # type: ignore[attr-defined]
+    return with_options
+
+
+def _parameters(function: Callable[..., object]) -> dict[str, inspect.Parameter]:
+    return dict(inspect.signature(function, eval_str=True).parameters)
+
+
+def _keyword(parameter: inspect.Parameter) -> inspect.Parameter:
+    return parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+
 
 _TIME = re.compile(r"(\d+(?:\.\d+)?)(s|min|h|)")
 _SECONDS = {"": 1.0, "s": 1.0, "min": 60.0, "h": 3600.0}

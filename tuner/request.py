@@ -26,6 +26,7 @@ from knobs.rocksdb.catalogue import RocksdbCatalogue
 from knobs.rocksdb.installed import load_installed
 from knobs.rocksdb.options_file import OptionsFile, from_default
 from tuner import folders
+from tuner.options import Asked
 from tuner.proposers.proposal import HostLimits
 from workloads import registry
 from workloads.ycsb.properties import CORE
@@ -117,6 +118,23 @@ def resolve(
         column_family=column_family,
         sources=read.sources,
         findings=(*read.findings, *_unused_properties(load)),
+    )
+
+
+def resolve_asked(asked: Asked, records: int) -> Request:
+    """Resolve a command's options; the same errors."""
+    return resolve(
+        asked.engine,
+        asked.config,
+        asked.sets,
+        asked.workload,
+        asked.properties,
+        asked.contract,
+        asked.seed,
+        asked.clients,
+        asked.scale,
+        asked.column_family,
+        records,
     )
 
 

@@ -9,8 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from knobs.errors import InvalidInput
-from tuner import options
 from tuner.search.budget import TRIALS_DEFAULT, WINNER_S, Budget
 from tuner.search.tuning import StudyPlan
 
@@ -81,16 +79,3 @@ def test_the_words_name_every_part_and_the_whole() -> None:
     # (300 - 10 - 16 - 32 - 12) / (2 * 2 + 2.5) trials
     assert "about 35 trials of 6 s" in words
     assert " of 300 s" not in budget_of(None, 3).in_words(Spending())
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"), [("300s", 300.0), ("5min", 300.0), ("1h", 3_600.0), ("0.5s", 0.5), ("20", 20.0)]
-)
-def test_a_time_is_read(text: str, seconds: float) -> None:
-    assert options.seconds(text) == seconds
-
-
-@pytest.mark.parametrize("text", ["0", "0s", "-1s", "soon", "", "5 min", "1d", "1e3s", "nan", "5minutes"])
-def test_what_is_no_time_is_refused(text: str) -> None:
-    with pytest.raises(InvalidInput, match="is no time"):
-        options.seconds(text)

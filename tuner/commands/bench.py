@@ -18,12 +18,13 @@ from knobs.finding import Finding
 from knobs.rocksdb import durability
 from knobs.rocksdb.changes import differences
 from tuner import folders, options
+from tuner.options import Asked, takes_asked
 from tuner.origin import origin
 from tuner.output import Output
 from tuner.report import bench as bench_report
 from tuner.report.bench import Bench, BenchedConfig
 from tuner.report.settings import in_short
-from tuner.request import Request, open_lab, resolve
+from tuner.request import Request, open_lab, resolve_asked
 from tuner.search.interleaved import Measured, interleaved
 from tuner.search.interval import ROUNDS_MIN
 
@@ -37,67 +38,49 @@ DOCUMENT = "bench.json"
 DEFAULT = "default"
 
 
+@takes_asked
 def command(
-    engine: options.Engine,
-    config: options.Config = None,
+    asked: Asked,
     vs: Annotated[
         str | None,
         typer.Option(
             "--vs", metavar="CONFIG", help="Another CONFIG, or 'default': measured in turn with it."
         ),
     ] = None,
-    set_: options.Set = None,
-    workload: options.Workload = "ycsb:a",
-    property_: options.Property = None,
-    contract: options.ContractText = None,
-    seed: options.Seed = None,
-    clients: options.Clients = None,
-    scale: options.Scale = None,
-    column_family: options.ColumnFamily = "default",
     rounds: Annotated[
         int | None,
         typer.Option(
             "--rounds", min=1, help=f"Runs of each; default {ROUNDS_ALONE}, with --vs {ROUNDS_PAIRED}."
         ),
     ] = None,
-    time: Annotated[
-        str, typer.Option("--time", metavar="T", help="The measured time of one run, as 3s or 1min.")
-    ] = "3s",
+    time: options.RunTime = "3s",
     target: Annotated[
         float | None,
         typer.Option("--target", min=0, help="Operations per second of all clients; default: no limit."),
     ] = None,
-    data: options.Data = None,
-    study: options.Study = None,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
 ) -> int:
     """Measure one configuration, or two in turn with the ratio and its interval. Nothing is crashed.
 
     --set lies over CONFIG only. Exit code 0: measured.
     """
-    output = Output(json=json, quiet=quiet)
+    output = Output(json=asked.json, quiet=asked.quiet)
     count = _rounds(rounds, vs)
-    properties, rate = _target(property_ or [], target)
+    properties, rate = _target(asked.properties or [], target)
+    asked = replace(asked, properties=properties)
     measure_s = options.seconds(time)
     plan = MeasurePlan(min(WARMUP_S_MAX, measure_s), measure_s, rate)
-
-    def resolved(other: str | None, sets: Sequence[str], drawn: int | None) -> Request:
-        return resolve(
-            engine, other, sets, workload, properties, contract, drawn, clients, scale, column_family, RECORDS
-        )
-
-    requests = {_name(config, set_ or []): resolved(config, set_ or [], seed)}
-    first = next(iter(requests.values()))
+    first = resolve_asked(asked, RECORDS)
+    requests = {_name(asked.config, asked.sets or []): first}
     if vs is not None:
-        other = resolved(None if vs == DEFAULT else vs, [], first.seed)
-        requests[vs if vs not in requests else f"{vs} again"] = other
-    name = folders.default_name(engine, workload, first.contract, "bench-")
-    folder = folders.make(folders.numbered(study or folders.RESULTS / name))
+        # --set lies over CONFIG only; everything else, a seed that was drawn too, is the same for both.
+        other = replace(asked, config=None if vs == DEFAULT else vs, sets=None, seed=first.seed)
+        requests[vs if vs not in requests else f"{vs} again"] = resolve_asked(other, RECORDS)
+    name = folders.default_name(asked.engine, asked.workload, first.contract, "bench-")
+    folder = folders.make(folders.numbered(asked.study or folders.RESULTS / name))
     output.result(f"contract       {first.contract}: {first.contract.in_words()}")
     output.result(_asked(requests, plan, count))
     with exclusive(folder):
-        _bench(requests, plan, count, folder, data, output)
+        _bench(requests, plan, count, folder, asked.data, output)
     return 0
 
 

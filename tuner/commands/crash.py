@@ -28,12 +28,13 @@ from knobs.contract import Contract
 from knobs.errors import InvalidInput
 from knobs.rocksdb.changes import differences
 from tuner import folders, options
+from tuner.options import Asked, takes_asked
 from tuner.origin import origin
 from tuner.output import Output
 from tuner.replay import bound_to_recording
 from tuner.report import crash as crash_report
 from tuner.report.settings import in_short
-from tuner.request import Request, open_lab, resolve
+from tuner.request import Request, open_lab, resolve_asked
 from tuner.static_check import predicted, recovery_ignores
 from workloads.ycsb.keys import key_name
 
@@ -41,21 +42,11 @@ RECORDS = 20_000
 DOCUMENT = "crash.json"
 
 
+@takes_asked
 def command(
-    engine: options.Engine,
-    config: options.Config = None,
-    set_: options.Set = None,
-    workload: options.Workload = "ycsb:a",
-    property_: options.Property = None,
-    contract: options.ContractText = None,
-    seed: options.Seed = None,
-    clients: options.Clients = None,
-    scale: options.Scale = None,
-    column_family: options.ColumnFamily = "default",
+    asked: Asked,
     states: Annotated[int, typer.Option("--states", min=3, max=10_000, help="Crash states to judge.")] = 30,
-    time: Annotated[
-        str, typer.Option("--time", metavar="T", help="Length of the measured run, as 3s or 1min.")
-    ] = "3s",
+    time: options.RunTime = "3s",
     operations: Annotated[
         int, typer.Option("--operations", min=100, help="Operations of the recorded run.")
     ] = 6_000,
@@ -63,23 +54,17 @@ def command(
         str | None,
         typer.Option("--replay", metavar="STATE", help="Rebuild and judge one state of --study again."),
     ] = None,
-    data: options.Data = None,
-    study: options.Study = None,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
 ) -> int:
     """Kill a running load, cut its power, recover, and check every acknowledged write.
 
     Exit code 0: held; 1: broken; 4: unknown.
     """
-    output = Output(json=json, quiet=quiet)
+    output = Output(json=asked.json, quiet=asked.quiet)
     if replay is not None:
-        return _replay(replay, study, contract, output)
-    request = resolve(
-        engine, config, set_, workload, property_, contract, seed, clients, scale, column_family, RECORDS
-    )
-    name = folders.default_name(engine, workload, request.contract, "crash-")
-    folder = folders.make(folders.numbered(study or folders.RESULTS / name))
+        return _replay(replay, asked.study, asked.contract, output)
+    request = resolve_asked(asked, RECORDS)
+    name = folders.default_name(asked.engine, asked.workload, request.contract, "crash-")
+    folder = folders.make(folders.numbered(asked.study or folders.RESULTS / name))
     plan = CrashPlan(
         split_states(states), MeasurePlan(measure_s=options.seconds(time)), RecordPlan(operations=operations)
     )
@@ -87,7 +72,7 @@ def command(
     output.result(_asked(request))
     try:
         with exclusive(folder):
-            return _crash(request, plan, folder, data, output)
+            return _crash(request, plan, folder, asked.data, output)
     finally:
         # A run that did not get to its document cannot be replayed: it leaves no folder behind.
         if not (folder / DOCUMENT).exists():

@@ -11,6 +11,7 @@ import typer
 from engines.provenance import provenance
 from engines.scratch import left_behind, sweep
 from knobs.errors import MachineLacks, Undecided
+from tuner import options
 from tuner.checks import CHECKS, Check, Look
 from tuner.control_check import controls
 from tuner.output import Output
@@ -22,7 +23,7 @@ def command(
     clean: Annotated[
         bool, typer.Option("--clean", help="Remove what dead duratune processes have left behind.")
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+    json: options.Json = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Only what is not in order.")] = False,
 ) -> int:
     """What this machine can do, what it lacks and how to get it.

@@ -8,14 +8,15 @@ import typer
 
 from knobs import render
 from knobs.catalogue import Notes, load
+from tuner import options
 from tuner.output import Output
 
 
 def command(
     engine: Annotated[str, typer.Argument(help="rocksdb")],
     name: Annotated[str, typer.Argument(help="One knob, by its short or full name; all without it.")] = "",
-    json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Only results and errors.")] = False,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
 ) -> int:
     """What may be set, what it does, what it means for durability, and where that is written.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -14,12 +15,13 @@ from knobs.configuration import parse_settings
 from knobs.errors import Undecided
 from knobs.finding import Finding
 from tuner import folders, options
+from tuner.options import Asked, takes_asked
 from tuner.origin import origin
 from tuner.output import Output
 from tuner.report import crash as crash_report
 from tuner.report import tune as tune_report
 from tuner.report.settings import in_short
-from tuner.request import Request, open_lab, resolve
+from tuner.request import Request, open_lab, resolve_asked
 from tuner.search.study import StudyFolder
 from tuner.search.trial import REJECTED
 from tuner.search.tuning import (
@@ -37,17 +39,9 @@ TIME_S = 300.0
 PROPOSERS = "rules, then Optuna TPE"
 
 
+@takes_asked
 def command(
-    engine: options.Engine,
-    config: options.Config = None,
-    set_: options.Set = None,
-    workload: options.Workload = "ycsb:a",
-    property_: options.Property = None,
-    contract: options.ContractText = None,
-    seed: options.Seed = None,
-    clients: options.Clients = None,
-    scale: options.Scale = None,
-    column_family: options.ColumnFamily = "default",
+    asked: Asked,
     trials: Annotated[
         int | None,
         typer.Option("--trials", min=1, help="Trials, the reference included; default: what fits --time."),
@@ -78,45 +72,29 @@ def command(
             "--audit-only", help="Search for speed alone, durability knobs included, and crash what wins."
         ),
     ] = False,
-    data: options.Data = None,
-    study: options.Study = None,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
 ) -> int:
     """Search for the fastest configuration whose acknowledged writes survive.
 
     The same command resumes a study that was stopped. Exit code 0: something holds; 1: nothing does;
     4: the controls failed.
     """
-    output = Output(json=json, quiet=quiet)
+    output = Output(json=asked.json, quiet=asked.quiet)
     fixed = fix or []
-    request = resolve(
-        engine,
-        config,
-        [*(set_ or []), *fixed],
-        workload,
-        property_,
-        contract,
-        seed,
-        clients,
-        scale,
-        column_family,
-        RECORDS,
-    )
+    request = resolve_asked(replace(asked, sets=[*(asked.sets or []), *fixed]), RECORDS)
     plan = StudyPlan(
         trials=trials,
         time_s=options.seconds(time) if time is not None else (None if trials is not None else TIME_S),
         audit_only=audit_only,
         only=tuple(only or ()),
-        exclude=(*(exclude or ()), *parse_settings(engine, fixed)),
+        exclude=(*(exclude or ()), *parse_settings(asked.engine, fixed)),
         trial=default_trial_plan(measure),
     )
     # What cannot be searched is told before a folder is made for it.
     search_space(request, plan, reference_settings(request))
-    folder = _study_folder(request, workload, plan, study)
+    folder = _study_folder(request, asked.workload, plan, asked.study)
     with exclusive(folder.folder):
         stored = folder.open(_description(request, plan))
-        return _tune(request.with_seed(int(stored["seed"])), plan, folder, data, output)
+        return _tune(request.with_seed(int(stored["seed"])), plan, folder, asked.data, output)
 
 
 def _study_folder(request: Request, workload: str, plan: StudyPlan, study: Path | None) -> StudyFolder:
