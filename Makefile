@@ -14,6 +14,9 @@ NATIVE := $(wildcard CMakeLists.txt */CMakeLists.txt */*/CMakeLists.txt */*/*/CM
 NATIVE := $(filter-out build/% .venv/%,$(NATIVE))
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export CMAKE_BUILD_PARALLEL_LEVEL ?= 2
+# Where this is set, pytest and every interpreter that a test starts compile all modules again.
+unexport PYTHONDONTWRITEBYTECODE
+LINT = $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports
 
 .PHONY: tune test check lint bench proof clean setup
 
@@ -48,13 +51,14 @@ $(STAMPS)/test: $(STAMPS)/duratune
 	@touch $@
 
 lint: $(STAMPS)/test
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	$(BIN)/lint-imports
+	$(LINT)
 
-check: lint
-	$(BIN)/python -m pytest -q -m "not slow and not bench and not proof"
+# The linters run beside the tests; what they say comes last. Two processes share the tests, a file at a
+# time, so that what a file sets up once is set up once.
+check: $(STAMPS)/test
+	@{ $(LINT); } >.venv/lint.log 2>&1 & lint=$$!; trap "kill $$lint" INT TERM; \
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow and not bench and not proof"; tests=$$?; \
+	wait $$lint; linted=$$?; cat .venv/lint.log; [ $$tests = 0 ] && [ $$linted = 0 ]
 
 test: lint
 	$(BIN)/python -m pytest -m "not bench and not proof"

@@ -6,6 +6,7 @@ import random
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,9 +27,17 @@ def pytest_configure(config: pytest.Config) -> None:
         # here is the default again in whatever the tests start.
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.option.seed is None:
-        config.option.seed = random.SystemRandom().randrange(2**32)
+        shared: dict[str, int] = getattr(config, "workerinput", {})
+        config.option.seed = shared.get("seed", random.SystemRandom().randrange(2**32))
     if config.option.hypothesis_seed is None:
         config.option.hypothesis_seed = str(config.option.seed)
+
+
+# Optional: the tests also run without pytest-xdist, which calls this with one of its WorkerController.
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Give each process that shares the tests the seed that was drawn here: it is the one that is printed."""
+    node.workerinput["seed"] = node.config.option.seed
 
 
 def pytest_report_header(config: pytest.Config) -> str:

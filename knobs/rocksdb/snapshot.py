@@ -9,6 +9,7 @@ the installed library.
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import subprocess
@@ -191,8 +192,9 @@ def _registered(section: str, names: set[str]) -> set[str]:
     return {word for word, answer in zip(words, answers, strict=True) if answer.registered}
 
 
-def _library_words() -> set[str]:
-    """Every string of the library's binary that could be an option's name."""
+@functools.cache
+def _library_words() -> frozenset[str]:
+    """Every string of the library's binary that could be an option's name; it is read once a process."""
     listed = subprocess.run(
         ["ldd", str(native.find(library.TOOL))], capture_output=True, encoding="utf-8", check=True
     )
@@ -202,7 +204,7 @@ def _library_words() -> set[str]:
     words = re.findall(
         rb"(?<=\x00)[A-Za-z][A-Za-z0-9]*(?:_[A-Za-z0-9]+)*(?=\x00)", Path(match[1]).read_bytes()
     )
-    return {word.decode("ascii") for word in words if 3 <= len(word) <= 64}
+    return frozenset(word.decode("ascii") for word in words if 3 <= len(word) <= 64)
 
 
 def _check_types(entries: list[dict[str, Any]]) -> None:

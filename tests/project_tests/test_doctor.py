@@ -22,6 +22,14 @@ def document(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, dict
     return code, json.loads(capsys.readouterr().out)
 
 
+@pytest.fixture
+def part_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A native part that is not built. Doctor then runs no controls, which take seconds: what these tests
+    are about does not depend on them, and test_the_report_agrees_with_the_exit_code runs them."""
+    part = native.NativePart("planted", "is driven", ("libplanted-dev",))
+    monkeypatch.setitem(native.PARTS, "planted", part)
+
+
 def left_folder(parent: Path) -> Path:
     with running(python(HOLDER, str(parent))) as process:
         folder = Path(first_line(process).split()[0])
@@ -37,8 +45,11 @@ def test_the_report_agrees_with_the_exit_code(capsys: pytest.CaptureFixture[str]
     assert code == (3 if "lacks" in states else 0)
     assert all(check["hint"] for check in found["checks"] if check["state"] == "lacks")
     assert {"schema", "provenance", "checks"} <= set(found)
+    assert any(check["name"].startswith("control") for check in found["checks"])
+    assert [c["what"] for c in found["checks"] if c["name"] == "left behind"] == ["nothing"]
 
 
+@pytest.mark.usefixtures("part_missing")
 def test_the_human_report_has_a_line_per_check(capsys: pytest.CaptureFixture[str]) -> None:
     cli.main(["doctor"])
     out = capsys.readouterr().out
@@ -54,6 +65,7 @@ def test_the_worst_state_decides(states: list[checks.CheckState], code: int) -> 
     assert exit_code([Check("planted", state, "") for state in states]) == code
 
 
+@pytest.mark.usefixtures("part_missing")
 def test_a_wrong_control_ends_with_4(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -69,6 +81,7 @@ def test_a_wrong_control_ends_with_4(
     assert code == 4 and "control" in {check["name"] for check in found["checks"]}
 
 
+@pytest.mark.usefixtures("part_missing")
 def test_what_is_left_behind_is_told_and_only_clean_removes_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -83,12 +96,8 @@ def test_what_is_left_behind_is_told_and_only_clean_removes_it(
     assert [c["what"] for c in found["checks"] if c["name"] == "left behind"] == ["nothing"]
 
 
-def test_a_missing_part_is_told_with_its_packages(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(
-        native.PARTS, "planted", native.NativePart("planted", "is driven", ("libplanted-dev",))
-    )
+@pytest.mark.usefixtures("part_missing")
+def test_a_missing_part_is_told_with_its_packages(capsys: pytest.CaptureFixture[str]) -> None:
     code, found = document(capsys)
     (check,) = [check for check in found["checks"] if check["name"] == "planted"]
     assert code == 3 and check["state"] == "lacks" and "libplanted-dev" in check["hint"]

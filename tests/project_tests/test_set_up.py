@@ -132,23 +132,31 @@ def set_up_checkout(tmp_path: Path) -> Path:
     stamps = tmp_path / ".venv" / "stamps"
     stamps.mkdir(parents=True)
     newest = max(path.stat().st_mtime for path in tmp_path.rglob("*") if path.is_file())
-    for step, stamp in enumerate(("system", "backend", "duratune"), 1):
+    for step, stamp in enumerate(("system", "backend", "duratune", "test"), 1):
         (stamps / stamp).write_text("")
         os.utime(stamps / stamp, (newest + step, newest + step))
     return tmp_path
 
 
-def planned(folder: Path) -> str:
+def planned(folder: Path, target: str = "tune") -> str:
     # The tests may themselves run under make, which would tell this one of its own flags and level.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
     environment.pop("MFLAGS", None)
     return subprocess.run(
-        ["make", "-n", "tune"], cwd=folder, env=environment, capture_output=True, text=True, check=True
+        ["make", "-n", target], cwd=folder, env=environment, capture_output=True, text=True, check=True
     ).stdout.strip()
 
 
 def test_a_second_make_only_starts_the_study(set_up_checkout: Path) -> None:
     assert planned(set_up_checkout) == "exec .venv/bin/duratune tune rocksdb"
+
+
+def test_a_second_check_only_checks(set_up_checkout: Path) -> None:
+    plan = planned(set_up_checkout, "check")
+    assert all(step in plan for step in ("ruff check", "ruff format", "mypy", "lint-imports", "-m pytest"))
+    assert "pip" not in plan and "echo" not in plan
+    (set_up_checkout / ".venv" / "stamps" / "test").unlink()
+    assert "pip install -q --no-build-isolation -e '.[test]'" in planned(set_up_checkout, "check")
 
 
 @pytest.mark.parametrize(
