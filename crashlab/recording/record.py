@@ -1,8 +1,10 @@
 """Recording a run: the same settings, workload and seed as the measured one, on a smaller data set.
 
 The run is bounded in operations and log bytes, not in time, and it provokes what matters by explicit
-calls (flushes, a compaction). It ends with a SIGKILL while the load goes on; then its log is checked
-against the live files and the engine's own count of syncs before anything may be concluded from it.
+calls (flushes, a compaction). The load goes on until the last of them has ended, however soon its
+operations are done, and then ends with a SIGKILL in its middle; a full log or ledger ends it earlier,
+which is said and spoils nothing. Then the log is checked against the live files and the engine's own
+count of syncs before anything may be concluded from it.
 """
 
 from __future__ import annotations
@@ -20,13 +22,16 @@ from crashlab.recording.recorded import DATABASE_FOLDER, Facts, Recording
 from crashlab.recording.recorder import Recorder
 from crashlab.recording.write_log import BLOCK_BYTES, WriteLog
 from crashlab.subject import Subject
+from engines.process import DeadlinePassed
 from engines.scratch import Scratch
 from knobs.errors import Undecided
-from workloads.ledger import STOP_LEDGER_FULL, STOP_WRITE_LOG_FULL, Ledger
-from workloads.workload import Plan, Run
+from workloads.ledger import ENTRY_BYTES, STOP_LEDGER_FULL, STOP_WRITE_LOG_FULL, Ledger
+from workloads.workload import Event, Plan, Run
 
 SHARED_MEMORY = Path("/dev/shm")
 LOG_BYTES = 512 << 20
+SPARE_ENTRIES = 100_000
+"""What a client may write while what is provoked goes on; untouched pages of it take no memory."""
 REACH_DEADLINE_S = 120.0
 OPEN_DEADLINE_S = 60.0
 PROVOKE = "flush@0.3,compact@0.5,flush@0.7"
@@ -34,14 +39,17 @@ PROVOKE = "flush@0.3,compact@0.5,flush@0.7"
 
 @dataclass(frozen=True)
 class RecordPlan:
-    """How much is recorded: operations of the load, the room for its log, what is provoked, at what
-    rate the operations come (0: as fast as they go), and what is already known of the base."""
+    """How much is recorded: operations of the load at least, the room for its log, what is provoked, at what
+    rate the operations come (0: as fast as they go), what is already known of the base, how many seconds
+    operations and provocations may take together, and each client's room for writes beyond the operations."""
 
     operations: int = 6_000
     log_bytes: int = LOG_BYTES
     provoke: str = PROVOKE
     target_per_s: float = 0.0
     notes: tuple[str, ...] = ()
+    deadline_s: float = REACH_DEADLINE_S
+    spare_entries: int = SPARE_ENTRIES
 
 
 def record(
@@ -55,7 +63,8 @@ def record(
 ) -> Recording:
     """Record one run of the subject from the loaded base; the recording is written into ``folder``.
 
-    ``folder`` is created. Raises Undecided where the run does not get as far as it should.
+    ``folder`` is created. Raises Undecided where the run does not get as far as it should: its operations
+    are not done, or what is provoked has not ended, at the deadline, or no client is left.
     """
     folder.mkdir()
     clone_folder(base, folder / "base", subject.engine.log_reader)
@@ -84,8 +93,7 @@ def _record_into(
     }
     log_path, ledger_path = shared / "write.log", shared / "ledger"
     WriteLog.create(log_path, _log_bytes(plan))
-    # Any one client may do all of the operations, and the load goes on a little until the kill.
-    with Ledger.create(ledger_path, subject.threads, 2 * plan.operations + 1_000) as ledger:
+    with Ledger.create(ledger_path, subject.threads, _ledger_capacity(subject, plan)) as ledger:
         canary = recorder.run_canary(root, log_path, ledger_path)
         launch = subject.launch(folder).at(live)
         run_plan = Plan(
@@ -99,7 +107,7 @@ def _record_into(
         with subject.workload.start(launch, run_plan, shared, ledger_path, environment) as run:
             run.wait_for("opened", OPEN_DEADLINE_S)
             first_position = ledger.position
-            notes = _await_operations(run, ledger, plan)
+            notes = await_recorded(run, ledger, plan)
             operations, kill_ns = ledger.operations, time.monotonic_ns()
         # Leaving the block has killed it, in the middle of its load.
         sample = ledger.sync_sample()
@@ -139,22 +147,53 @@ def _log_bytes(plan: RecordPlan) -> int:
     return min(plan.log_bytes, max(2, half // BLOCK_BYTES) * BLOCK_BYTES)
 
 
-def _await_operations(run: Run, ledger: Ledger, plan: RecordPlan) -> list[str]:
-    """Wait until the load has done what was planned or has been stopped, and say which."""
-    ends_s = time.monotonic() + REACH_DEADLINE_S
-    while ledger.operations < plan.operations:
-        if ledger.stop == STOP_WRITE_LOG_FULL:
-            return [f"the write log of {plan.log_bytes} bytes was full after {ledger.operations} operations"]
-        if ledger.stop == STOP_LEDGER_FULL:
-            return [f"the ledger was full after {ledger.operations} operations"]
-        if run.finished:
-            run.wait_for("reached", 1.0)  # raises with what the driver said at its end
-        if time.monotonic() > ends_s:
+def _ledger_capacity(subject: Subject, plan: RecordPlan) -> int:
+    """Entries for each client: any one may do all of the operations, and goes on until the kill.
+
+    The spare ones take no more than a quarter of what their file system has free.
+    """
+    quarter = shutil.disk_usage(SHARED_MEMORY).free // 4
+    return 2 * plan.operations + 1_000 + min(plan.spare_entries, quarter // (ENTRY_BYTES * subject.threads))
+
+
+def await_recorded(run: Run, ledger: Ledger, plan: RecordPlan) -> list[str]:
+    """Wait until the operations are done and every provocation has ended, or the load was stopped.
+
+    Returns what is worth saying of it. Raises Undecided at the plan's deadline, where no client is left,
+    and with what the driver says if it ends.
+    """
+    ends_s = time.monotonic() + plan.deadline_s
+    provocations = plan.provoke.count("@")
+    ended, is_reached, notes = 0, False, list[str]()
+    while not is_reached or ended < provocations:
+        so_far = f"{ended} of {provocations} provocations had ended"
+        try:
+            event = run.wait_for(("provoked", "reached", "stopped"), max(0.0, ends_s - time.monotonic()))
+        except DeadlinePassed as error:
             raise Undecided(
                 f"the recorded run did {ledger.operations} of {plan.operations} operations "
-                f"in {REACH_DEADLINE_S:g} s",
+                f"in {plan.deadline_s:g} s, and {so_far}",
                 where="recorded run",
                 hint="a stalled engine, or a machine under load; see the findings",
-            )
-        time.sleep(0.001)
-    return []
+            ) from error
+        if event["event"] == "stopped":
+            return [*notes, f"{_full(ledger, plan, event)} after {ledger.operations} operations; {so_far}"]
+        if event["event"] == "reached":
+            is_reached = True
+        else:
+            ended += 1
+            notes += [f"provoking {event['what']} failed: {event['error']}"] if event["error"] else []
+    return notes
+
+
+def _full(ledger: Ledger, plan: RecordPlan, stopped: Event) -> str:
+    """What was full and so stopped the load; raises Undecided where nothing was."""
+    if ledger.stop == STOP_WRITE_LOG_FULL:
+        return f"the write log of {plan.log_bytes} bytes was full"
+    if ledger.stop == STOP_LEDGER_FULL:
+        return "the ledger was full"
+    raise Undecided(
+        f"the load stopped after {ledger.operations} operations: {stopped['why']}",
+        where="recorded run",
+        hint=stopped["last_error"],
+    )

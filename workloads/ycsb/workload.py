@@ -58,7 +58,9 @@ class YcsbWorkload:
         """Open the loaded database and start the load. ``folder`` takes spec, log and the settings in force.
 
         Its events, in order: ``opened``, ``warming``, ``measuring``, ``measured``, ``reached`` (bounded
-        runs), ``closed`` (with ``stop_after``); ``provoked`` and ``stopped`` between them.
+        runs), ``closed`` (with ``stop_after``); between them one ``provoked`` for each item of ``provoke``,
+        when it has ended and with its ``error`` ("" if none), and ``stopped`` where the load has ended before
+        the kill. What is provoked may end long after ``reached``: the load goes on meanwhile.
         """
         spec = self._spec(launch, plan, ledger) | {"effective.path": str(folder / EFFECTIVE_NAME)}
         path = write_spec(folder / "run.spec", spec)
