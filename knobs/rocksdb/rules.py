@@ -1,7 +1,8 @@
 """What RocksDB refuses as a combination.
 
-`RULES` name combinations that do not start, that fail on the first write, or that the engine takes and
-cannot serve; each carries the engine's message. They were tried on 7.8.3, and the tests try them again.
+`RULES` name combinations that do not start, that fail on the first write or never return from it, or that
+the engine takes and cannot serve; each carries the engine's message. They were tried on 7.8.3, and the
+tests try them again.
 Every predicate looks at all options under their full names, normalised (`in_force` of the catalogue).
 """
 
@@ -24,14 +25,17 @@ _DICTIONARIES: tuple[str, ...] = ("compression_opts", "bottommost_compression_op
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A combination that fails at open, at the first write, or later, when a flush or compaction needs it."""
+    """A combination that fails at open, at the first write, or later, when a flush or compaction needs it.
+
+    ``hang``: the first write never returns.
+    """
 
     id: str
     names: tuple[str, ...]
     is_broken: Callable[[InForce], bool]
     message: str
     source: str
-    fails_at: Literal["open", "write", "later"] = "open"
+    fails_at: Literal["open", "write", "hang", "later"] = "open"
 
 
 def broken(in_force: InForce, linked_compressions: Sequence[str] = ()) -> list[Rule]:
@@ -117,6 +121,21 @@ RULES: tuple[Rule, ...] = (
         lambda s: is_on(s, _DB + "unordered_write") and whole(s, _CF + "max_successive_merges") > 0,
         "unordered_write needs max_successive_merges=0",
         _SEEN + "max_successive_merges > 0 is incompatible with unordered_write",
+    ),
+    Rule(
+        "unordered-manual-flush",
+        (_DB + "unordered_write", _DB + "manual_wal_flush", _DB + "two_write_queues", _WRITE + "disableWAL"),
+        lambda s: (
+            is_on(s, _DB + "unordered_write")
+            and is_on(s, _DB + "manual_wal_flush")
+            and not is_on(s, _DB + "two_write_queues")
+            and not is_on(s, _WRITE + "disableWAL")
+        ),
+        "unordered_write with manual_wal_flush needs two_write_queues=true, or WriteOptions.disableWAL=true: "
+        "else the first write waits for ever for a lock that it holds itself",
+        "RocksDB 7.8.3 at write: DBImpl::WriteToWAL waits for the mutex that DBImpl::ConcurrentWriteToWAL "
+        "holds, its caller; facebook/rocksdb issue 15097, still open in September 2026",
+        "hang",
     ),
     Rule(
         "best-efforts-atomic-flush",

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
+import psutil
 import pytest
 
+from knobs import native
 from knobs.errors import InvalidInput
 from knobs.rocksdb import changes, library, options_file, rules
 from knobs.rocksdb.catalogue import load
@@ -20,6 +23,7 @@ BREAKING: dict[str, dict[str, str]] = {
     "two-queues-pipelined": {"two_write_queues": "true", "enable_pipelined_write": "true"},
     "unordered-serial-memtable": {"unordered_write": "true", "allow_concurrent_memtable_write": "false"},
     "unordered-merges": {"unordered_write": "true", "max_successive_merges": "3"},
+    "unordered-manual-flush": {"unordered_write": "true", "manual_wal_flush": "true"},
     "best-efforts-atomic-flush": {"best_efforts_recovery": "true", "atomic_flush": "true"},
     "mmap-writes-direct": {"allow_mmap_writes": "true", "use_direct_io_for_flush_and_compaction": "true"},
     "mmap-reads-direct": {"allow_mmap_reads": "true", "use_direct_reads": "true"},
@@ -84,6 +88,49 @@ def test_a_broken_rule_is_refused_by_us_and_by_the_engine(rule: rules.Rule, tmp_
         library.open_database(file, tmp_path / "db")
         with pytest.raises(InvalidInput, match="RocksDB refuses"):
             library.write_one(file, tmp_path / "db", *flags)
+    elif rule.fails_at == "hang":
+        library.open_database(file, tmp_path / "db")
+        assert waits_for_ever(file, tmp_path / "db", *flags)
+
+
+def waits_for_ever(file: Path, folder: Path, *flags: str) -> bool:
+    """Whether the tool's one write has not ended after two seconds, and does nothing but sleep."""
+    command = [str(native.find(library.TOOL)), "write", str(file), str(folder), *flags]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            process.wait(timeout=2.0)
+        except subprocess.TimeoutExpired:
+            return bool(psutil.Process(process.pid).status() == psutil.STATUS_SLEEPING)
+        finally:
+            process.kill()
+    return False
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sync", [(), ("sync",)], ids=["unsynced", "synced"])
+def test_a_write_that_waits_for_itself_does_so_synced_or_not(sync: tuple[str, ...], tmp_path: Path) -> None:
+    settings = BREAKING["unordered-manual-flush"]
+    assert len(load().faults(full(settings | dict.fromkeys(sync, "true")))) == 1
+    assert waits_for_ever(write_options_file(tmp_path, settings), tmp_path / "db", *sync)
+
+
+@pytest.mark.parametrize(
+    ("settings", "flags"),
+    [
+        ({}, ("disableWAL",)),
+        ({"two_write_queues": "true"}, ()),
+        ({"two_write_queues": "true"}, ("sync",)),
+        ({"unordered_write": "false"}, ()),
+        ({"manual_wal_flush": "false"}, ()),
+    ],
+    ids=str,
+)
+def test_what_keeps_a_write_from_waiting_for_itself(
+    settings: dict[str, str], flags: tuple[str, ...], tmp_path: Path
+) -> None:
+    changed = BREAKING["unordered-manual-flush"] | settings
+    assert load().faults(full(changed | dict.fromkeys(flags, "true"))) == []
+    library.write_one(write_options_file(tmp_path, changed), tmp_path / "db", *flags)
 
 
 def test_level_0_may_grow_where_nobody_waits_for_its_compaction() -> None:
