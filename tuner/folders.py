@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import errno
 import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from knobs.contract import Contract
@@ -25,6 +28,35 @@ def numbered(folder: Path) -> Path:
         candidate = folder.with_name(f"{folder.name}-{number}")
         number += 1
     return candidate
+
+
+def for_one_run(named: Path | None, default: str) -> Path:
+    """The folder of a run that cannot be resumed: the named one as it is, else the next of the default's.
+
+    Raises InvalidInput where the named one holds something: it is what somebody asked to be kept.
+    """
+    if named is None:
+        return make(numbered(RESULTS / default))
+    if named.is_dir() and any(named.iterdir()):
+        raise InvalidInput(
+            "the folder holds something already, and a run is not resumed",
+            where=str(named),
+            hint="name a new folder, or leave --study out: results are numbered then",
+        )
+    return make(named)
+
+
+@contextmanager
+def kept_with(folder: Path, *names: str) -> Iterator[None]:
+    """Remove the folder at the end where none of ``names`` (glob patterns) is in it: nothing was found out.
+
+    To be used by the process that has the folder to itself.
+    """
+    try:
+        yield
+    finally:
+        if not any(any(folder.glob(name)) for name in names):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def refuse_unreadable(folder: Path) -> None:

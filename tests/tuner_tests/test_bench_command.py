@@ -123,6 +123,14 @@ def test_what_cannot_be_measured_is_refused(
     assert left(room) == []
 
 
+def test_a_named_folder_is_never_another(room: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (room / "mine").mkdir()
+    (room / "mine" / "bench.json").write_text("precious")
+    assert cli.main(["bench", "rocksdb", *QUICK, "--study", "mine"]) == 2
+    assert "error: mine: the folder holds something already" in capsys.readouterr().err
+    assert left(room) == ["mine/bench.json"]
+
+
 class Noting(YcsbWorkload):
     """A workload that only notes its loads."""
 

@@ -261,6 +261,14 @@ def test_data_on_tmpfs_under_strict(room: Room) -> None:
     assert not Path(f"/dev/shm/test-{os.getpid()}").exists()
 
 
+def test_a_named_folder_that_holds_something(room: Room) -> None:
+    """A run is not resumed; its results neither lie among others nor elsewhere than they were wanted."""
+    (room.folder / "mine").mkdir()
+    (room.folder / "mine" / "crash.json").write_text("precious")
+    error = refused(room, "--study", "mine")
+    assert error["where"] == "mine" and "holds something" in error["what"]
+
+
 def test_results_that_cannot_be_written(room: Room) -> None:
     (room.folder / "file").write_text("in the way")
     assert "cannot be written" in refused(room, "--study", "file/study")["what"]

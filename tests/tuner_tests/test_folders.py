@@ -68,3 +68,34 @@ def test_a_full_disk_is_the_machines(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(MachineLacks, match="No space left"):
         folders.make(tmp_path / "study")
+
+
+def test_a_run_goes_where_it_is_told_or_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A named folder that holds something is refused; only the default's are numbered."""
+    monkeypatch.chdir(tmp_path)
+    named = tmp_path / "mine"
+    for _ in range(2):
+        assert folders.for_one_run(named, "name") == named, "an empty one is as good as none"
+    (named / "crash.json").write_text("kept")
+    with pytest.raises(InvalidInput, match="holds something already") as caught:
+        folders.for_one_run(named, "name")
+    assert caught.value.where == str(named)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+    assert [folders.for_one_run(None, "name").name for _ in range(2)] == ["name", "name-2"]
+
+
+def test_a_folder_without_what_was_looked_for_goes_again(tmp_path: Path) -> None:
+    for found in ("", "study.db", "trial-0000"):
+        folder = folders.make(tmp_path / "study")
+        with pytest.raises(KeyboardInterrupt), folders.kept_with(folder, "study.db", "trial-*"):
+            (folder / "study.json").write_text("{}")
+            if found:
+                (folder / found).write_text("")
+            raise KeyboardInterrupt
+        assert folder.exists() is bool(found)
+
+
+def test_a_name_that_is_no_utf8_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="not UTF-8"):
+        folders.make(tmp_path / "m\udcff")
+    assert list(tmp_path.iterdir()) == []

@@ -213,6 +213,16 @@ def test_the_same_command_again_is_the_next_number_and_one_at_a_time(
 
 
 @pytest.mark.slow
+def test_a_named_study_that_is_finished_is_kept_and_the_next_number_told(study: Study) -> None:
+    with started([*TUNE, "--study", NAME], study.room) as process:
+        assert process.stdout is not None and process.stdout.readline().startswith("contract ")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 143
+    told = (study.room / "stderr").read_text()
+    assert f"the study in {NAME} is finished and kept; this one is {NAME}-" in told
+
+
+@pytest.mark.slow
 def test_an_audit_ships_what_a_contract_would_have_refused(tmp_path: Path) -> None:
     try:
         host.refuse_unsafe_data_folder(tmp_path, Contract("strict"))
@@ -244,6 +254,7 @@ def test_an_audit_ships_what_a_contract_would_have_refused(tmp_path: Path) -> No
 WRONG: list[tuple[list[str], str]] = [
     (["--trials", "0"], "--trials"),
     (["--time", "soon"], "'soon' is no time"),
+    (["--time", "5s"], "5 s are too short for a claim"),
     (["--measure", "0"], "--measure"),
     (["--clients", "0"], "--clients"),
     (["--contract", "hope"], "'hope' is no contract"),
@@ -274,4 +285,4 @@ def test_what_cannot_be_tuned_is_refused_before_anything_runs(
     assert cli.main(["tune", "rocksdb", *QUICK, *words]) == 2
     captured = capsys.readouterr()
     assert what in captured.err
-    assert not list(tmp_path.rglob("trial-*"))
+    assert not list(tmp_path.rglob("trial-*")) and not list(tmp_path.rglob("study.json"))

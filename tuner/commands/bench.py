@@ -76,10 +76,10 @@ def command(
         other = replace(asked, config=None if vs == DEFAULT else vs, sets=None, seed=first.seed)
         requests[vs if vs not in requests else f"{vs} again"] = resolve_asked(other, RECORDS)
     name = folders.default_name(asked.engine, asked.workload, first.contract, "bench-")
-    folder = folders.make(folders.numbered(asked.study or folders.RESULTS / name))
+    folder = folders.for_one_run(asked.study, name)
     output.result(f"contract       {first.contract}: {first.contract.in_words()}")
     output.result(_asked(requests, plan, count))
-    with exclusive(folder):
+    with exclusive(folder), folders.kept_with(folder, DOCUMENT):
         _bench(requests, plan, count, folder, asked.data, output)
     return 0
 

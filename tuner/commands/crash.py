@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json as json_module
 import shlex
-import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -64,19 +63,15 @@ def command(
         return _replay(replay, asked.study, asked.contract, output)
     request = resolve_asked(asked, RECORDS)
     name = folders.default_name(asked.engine, asked.workload, request.contract, "crash-")
-    folder = folders.make(folders.numbered(asked.study or folders.RESULTS / name))
     plan = CrashPlan(
         split_states(states), MeasurePlan(measure_s=options.seconds(time)), RecordPlan(operations=operations)
     )
+    folder = folders.for_one_run(asked.study, name)
     output.result(f"contract       {request.contract}: {request.contract.in_words()}")
     output.result(_asked(request))
-    try:
-        with exclusive(folder):
-            return _crash(request, plan, folder, asked.data, output)
-    finally:
-        # A run that did not get to its document cannot be replayed: it leaves no folder behind.
-        if not (folder / DOCUMENT).exists():
-            shutil.rmtree(folder, ignore_errors=True)
+    # A run that did not get to its document cannot be replayed: it leaves no folder behind.
+    with exclusive(folder), folders.kept_with(folder, DOCUMENT):
+        return _crash(request, plan, folder, asked.data, output)
 
 
 def _crash(request: Request, plan: CrashPlan, folder: Path, data: Path | None, output: Output) -> int:

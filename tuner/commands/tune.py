@@ -30,6 +30,7 @@ from tuner.search.tuning import (
     Tuning,
     default_trial_plan,
     reference_settings,
+    refuse_too_short,
     search_space,
 )
 from tuner.static_check import predicted
@@ -89,16 +90,23 @@ def command(
         exclude=(*(exclude or ()), *parse_settings(asked.engine, fixed)),
         trial=default_trial_plan(measure),
     )
-    # What cannot be searched is told before a folder is made for it.
+    # What cannot be searched, or not in this time, is told before a folder is made for it.
     search_space(request, plan, reference_settings(request))
-    folder = _study_folder(request, asked.workload, plan, asked.study)
-    with exclusive(folder.folder):
+    wanted, folder = _study_folder(request, asked.workload, plan, asked.study)
+    refuse_too_short(plan, len(folder.results()))
+    folders.make(folder.folder)
+    if asked.study is not None and folder.folder != wanted:
+        output.note(f"the study in {wanted} is finished and kept; this one is {folder.folder}")
+    with exclusive(folder.folder), folders.kept_with(folder.folder, "study.db", "trial-*"):
         stored = folder.open(_description(request, plan))
         return _tune(request.with_seed(int(stored["seed"])), plan, folder, asked.data, output)
 
 
-def _study_folder(request: Request, workload: str, plan: StudyPlan, study: Path | None) -> StudyFolder:
-    """The folder that was named, or the default: an unfinished study goes on, a finished one is kept."""
+def _study_folder(
+    request: Request, workload: str, plan: StudyPlan, study: Path | None
+) -> tuple[Path, StudyFolder]:
+    """The folder that was named, or the default's, and the one to use: an unfinished study goes on, a
+    finished one is kept."""
     prefix = "audit-" if plan.audit_only else ""
     name = folders.default_name(request.engine.name, workload, request.contract, prefix)
     wanted = study or folders.RESULTS / name
@@ -107,7 +115,7 @@ def _study_folder(request: Request, workload: str, plan: StudyPlan, study: Path 
         candidate = wanted.with_name(f"{wanted.name}-{number}")
         number += 1
     StudyFolder(candidate).refuse_foreign()
-    return StudyFolder(folders.make(candidate))
+    return wanted, StudyFolder(candidate)
 
 
 def _description(request: Request, plan: StudyPlan) -> dict[str, object]:

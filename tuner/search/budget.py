@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass
 from typing import Protocol
 
-TRIAL_OVERHEAD_S = 2.5
-"""A trial's load, recovery and few crash states, before the first one has been timed."""
-WINNER_S = 12.0
-"""The winner's fresh run with the deepest plan, its controls included."""
+from knobs.errors import InvalidInput
+
+CONTROLS_S = 3.0
+RUN_OVERHEAD_S = 0.3
+"""What controls, and the load of one run, take at the least: for what must be said before either is timed."""
+WINNER_STATE_S = 0.1
+"""One of the winner's crash states, recovered and judged."""
 TRIALS_DEFAULT = 40
+MARGIN = 1.2
+"""A hint names more than the least, because no two runs take the same time."""
+CLAIM_TRIALS = 2
+"""The reference and one candidate: with fewer there is nothing to claim."""
 
 
 class Spending(Protocol):
@@ -28,6 +36,9 @@ class Spending(Protocol):
     @property
     def winner_states(self) -> int: ...
 
+    @property
+    def audit_only(self) -> bool: ...
+
 
 @dataclass
 class Budget:
@@ -40,59 +51,116 @@ class Budget:
     started_s: float
     time_s: float | None
     trials: int | None
+    _spending: Spending
+    _controls_s: float = CONTROLS_S
     _run_s: float = 0.0
     _trial_s: float = 0.0
+    _longest_s: float = 0.0
     _timed: int = 0
-    _reserved_s: float = 0.0
 
-    def plan(self, spending: Spending, seconds_per_run: float) -> None:
-        """Reserve play-off, confirmation and the winner's plan, from what one reference run took."""
-        self._run_s = seconds_per_run
-        self._trial_s = 2 * seconds_per_run + TRIAL_OVERHEAD_S
-        self._reserved_s = self._play_off_s(spending) + self._confirmation_s(spending) + WINNER_S
+    def plan(self, controls_s: float, run_s: float) -> None:
+        """What is known before the first trial: what the controls and one run of the reference took.
+
+        A trial is two runs, and its recording and few states take about as long as the controls do.
+        """
+        self._controls_s, self._run_s = controls_s, run_s
+        self._trial_s = self._longest_s = 2 * run_s + controls_s
 
     @property
     def trials_expected(self) -> int:
-        """How many trials there will be, as far as can be said now."""
-        if self.trials is not None:
-            return self.trials
+        """How many trials this command will make, as far as can be said now."""
+        limit = self.trials if self.trials is not None else TRIALS_DEFAULT
         if self.time_s is None:
-            return TRIALS_DEFAULT
-        return max(1, self._timed + int(self._left_s / self._trial_s))
+            return limit
+        expected = max(1, self._timed)
+        while self.trials is None or expected < limit:
+            ahead_s = (expected + 1 - self._timed) * self._trial_s
+            if self.spent_s + ahead_s + self._reserved_s(expected) > self.time_s:
+                break
+            expected += 1
+        return expected
 
     def allows_trial(self, finished: int) -> bool:
         """Whether one more trial fits; the reference always does."""
         limit = self.trials if self.trials is not None else (TRIALS_DEFAULT if self.time_s is None else None)
         if limit is not None and finished >= limit:
             return False
-        return finished == 0 or self.time_s is None or self._left_s >= self._trial_s
+        if finished == 0 or self.time_s is None:
+            return True
+        # One more makes as many candidates as there are trials now, the reference being none. The longest
+        # trial counts, because one that would become the best is looked at more deeply.
+        return self.spent_s + self._longest_s + self._reserved_s(finished) <= self.time_s
 
     def took(self, seconds: float) -> None:
         """One more trial was made."""
+        self._longest_s = seconds if self._timed == 0 else max(self._longest_s, seconds)
         self._timed += 1
         self._trial_s += (seconds - self._trial_s) / self._timed
 
-    def in_words(self, spending: Spending) -> str:
-        """The budget as one line."""
-        spent_s = time.monotonic() - self.started_s
-        total = spent_s + self.trials_expected * self._trial_s + self._reserved_s
-        limit = f" of {self.time_s:.0f} s" if self.time_s is not None else ""
-        return (
-            f"budget         controls and first reference run {spent_s:.0f} s, "
-            f"about {self.trials_expected} trials of {self._trial_s:.0f} s, "
-            f"a play-off of {spending.finalists} {self._play_off_s(spending):.0f} s, "
-            f"the winner's {spending.winner_states} states {WINNER_S:.0f} s, "
-            f"{spending.confirmation_rounds} confirmation rounds {self._confirmation_s(spending):.0f} s: "
-            f"about {total:.0f} s{limit}"
+    def refuse_too_short(self, finished: int) -> None:
+        """Raises InvalidInput where the time cannot hold what a claim stands on, and says what that takes.
+
+        That is the reference, one candidate, the winner's crash run and the confirmation; of a study that
+        goes on ``finished`` trials are there. ``--trials 1`` asks for the reference alone.
+        """
+        trials = min(CLAIM_TRIALS, self.trials or CLAIM_TRIALS)
+        missing = max(0, trials - finished)
+        candidates = max(trials, finished) - 1
+        least_s = self.spent_s + missing * self._trial_s + self._reserved_s(candidates)
+        if self.time_s is None or least_s <= self.time_s:
+            return
+        parts = [f"controls and first reference run {self.spent_s:.0f} s"]
+        parts += [f"{missing} trials {missing * self._trial_s:.0f} s"] if missing else []
+        parts += self._reserved_in_words(candidates)
+        raise InvalidInput(
+            f"{self.time_s:g} s are too short for a claim, which takes about {math.ceil(least_s)} s here: "
+            f"{', '.join(parts)}",
+            where="--time",
+            hint=f"--time {math.ceil(least_s * MARGIN)}s or more, or shorter runs: --measure",
         )
 
+    def in_words(self) -> str:
+        """The budget as one line."""
+        trials = self.trials_expected
+        total_s = self.spent_s + trials * self._trial_s + self._reserved_s(trials - 1)
+        limit = f" of {self.time_s:.0f} s" if self.time_s is not None else ""
+        parts = [
+            f"controls and first reference run {self.spent_s:.0f} s",
+            f"about {trials} trials of {self._trial_s:.0f} s",
+            *self._reserved_in_words(trials - 1),
+        ]
+        return f"budget         {', '.join(parts)}: about {total_s:.0f} s{limit}"
+
     @property
-    def _left_s(self) -> float:
-        assert self.time_s is not None, "only a study with a time limit has time left"
-        return self.time_s - (time.monotonic() - self.started_s) - self._reserved_s
+    def spent_s(self) -> float:
+        """Seconds since the study's command began."""
+        return time.monotonic() - self.started_s
 
-    def _play_off_s(self, spending: Spending) -> float:
-        return spending.play_off_rounds * (1 + spending.finalists) * self._run_s
+    def _reserved_s(self, candidates: int) -> float:
+        """What comes after the last trial, where there are so many candidates."""
+        return sum((self._play_off_s(candidates), self._winner_s(), self._confirmation_s(candidates)))
 
-    def _confirmation_s(self, spending: Spending) -> float:
-        return spending.confirmation_rounds * 2 * self._run_s
+    def _reserved_in_words(self, candidates: int) -> list[str]:
+        plan = self._spending
+        found = {
+            f"a play-off of {min(plan.finalists, candidates)}": self._play_off_s(candidates),
+            f"the winner's {plan.winner_states} states": self._winner_s(),
+            f"{plan.confirmation_rounds} confirmation rounds": self._confirmation_s(candidates),
+        }
+        return [f"{what} {seconds:.0f} s" for what, seconds in found.items() if seconds > 0]
+
+    def _play_off_s(self, candidates: int) -> float:
+        """The best few against the reference; of one candidate or none there is none, nor in an audit."""
+        finalists = min(self._spending.finalists, candidates)
+        if finalists < 2 or self._spending.audit_only:
+            return 0.0
+        return self._spending.play_off_rounds * (1 + finalists) * self._run_s
+
+    def _winner_s(self) -> float:
+        """The winner's fresh run with controls of its own; an audit crowns no winner."""
+        if self._spending.audit_only:
+            return 0.0
+        return self._controls_s + 2 * self._run_s + self._spending.winner_states * WINNER_STATE_S
+
+    def _confirmation_s(self, candidates: int) -> float:
+        return self._spending.confirmation_rounds * 2 * self._run_s if candidates > 0 else 0.0

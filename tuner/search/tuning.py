@@ -26,7 +26,7 @@ from tuner.output import Output, Progress
 from tuner.proposers.proposal import Proposal
 from tuner.proposers.rules import RocksdbRules, speed_alone
 from tuner.request import Request, host_limits
-from tuner.search.budget import Budget
+from tuner.search.budget import CONTROLS_S, RUN_OVERHEAD_S, Budget
 from tuner.search.confirmation import PairedRound, interval_of, paired_rounds, play_off
 from tuner.search.interval import RatioInterval
 from tuner.search.search_space import SearchSpace, build_space
@@ -104,6 +104,14 @@ def search_space(request: Request, plan: StudyPlan, reference: Mapping[str, str]
     return build_space(request.catalogue, chosen, {**_stated(request), **reference})
 
 
+def refuse_too_short(plan: StudyPlan, finished: int) -> None:
+    """Raises InvalidInput where the plan's time is hopeless whatever the machine, before anything runs."""
+    run_s = plan.trial.measure.warmup_s + plan.trial.measure.measure_s + RUN_OVERHEAD_S
+    foreseen = Budget(time.monotonic() - CONTROLS_S - run_s, plan.time_s, plan.trials, plan)
+    foreseen.plan(CONTROLS_S, run_s)
+    foreseen.refuse_too_short(finished)
+
+
 def _stated(request: Request) -> dict[str, str]:
     """What the user's OPTIONS file states: a candidate lies over it, so it is the reference's value."""
     return request.base.settings(request.column_family)
@@ -143,7 +151,7 @@ class Tuning:
         self._output = output
         self._reference = reference_settings(request)
         self._space = search_space(request, plan, self._reference)
-        self._budget = Budget(time.monotonic(), plan.time_s, plan.trials)
+        self._budget = Budget(time.monotonic(), plan.time_s, plan.trials, plan)
 
     def run(self, progress: Progress) -> StudyOutcome:
         """The whole study. Raises Undecided where controls fail or the lab fails several times in a row."""
@@ -154,11 +162,13 @@ class Tuning:
             raise Undecided(
                 wrong, where="controls", hint="no verdict can be trusted on this machine; see duratune doctor"
             )
+        controls_s = self._budget.spent_s
         reference = Reference(
             self._lab, self._request.subject(self._reference), self._plan.trial.measure, self._request.seed
         )
-        self._budget.plan(self._plan, reference.seconds_per_run)
-        self._output.result(self._budget.in_words(self._plan))
+        self._budget.plan(controls_s, reference.seconds_per_run)
+        self._budget.refuse_too_short(len(self._folder.results()))
+        self._output.result(self._budget.in_words())
         results = self._search(reference, controls, progress)
         refused: list[TrialResult] = []
         winner = None if self._plan.audit_only else self._winner(self._ranked(results), refused)
