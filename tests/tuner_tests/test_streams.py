@@ -57,6 +57,12 @@ def test_the_help_is_told_in_any_locale(environment: dict[str, str]) -> None:
     assert b"--audit-only" in done.stdout
 
 
+@pytest.fixture(autouse=True)
+def no_bytecode(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under a limit on files Python 3.11 keeps a cut-off .pyc, and no later start can read it."""
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("native_parts")
 @pytest.mark.parametrize("environment", NOT_UTF8[1:2], ids=str)
