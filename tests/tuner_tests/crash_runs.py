@@ -2,37 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import psutil
 
-PROGRAM = [sys.executable, "-c", "import sys; from tuner.cli import main; sys.exit(main())"]
+from tests.tuner_tests.program import PROGRAM, Ended
+
 SHARED_MEMORY = Path("/dev/shm")
 SECONDS_MAX = 120.0
 MARKER = ".duratune-scratch"
-
-
-@dataclass(frozen=True)
-class Ended:
-    """A command that has ended: its exit code and what it printed."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def document(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.out)
-        return found
 
 
 def _prepare(before: Callable[[], None] | None) -> None:

@@ -29,8 +29,11 @@ from workloads.ycsb.workload import YcsbWorkload
 Rate = Callable[[Mapping[str, str], int, bool], float]
 
 
+LOADED = "loaded"
+
+
 class Unloaded(YcsbWorkload):
-    """A workload that loads nothing."""
+    """A workload that loads nothing, and leaves a note of it."""
 
     def load(
         self,
@@ -40,19 +43,21 @@ class Unloaded(YcsbWorkload):
         threads: int = 2,
         deadline_s: float = 1.0,
     ) -> Event:
-        return {"event": "loaded", "of": (launch, folder, seed, threads, deadline_s)}
+        (folder / LOADED).write_text(f"{launch.database} {seed} {threads} {deadline_s}")
+        return {"event": "loaded"}
 
 
 @dataclass(frozen=True)
 class FakeLab(Lab):
     """``rate`` says how many operations per second settings do in the n-th run, and whether that run is to
-    be recovered, as a trial's is; or it raises. ``runs`` are the settings of every run so far. Recording
-    raises ``unrecorded``."""
+    be recovered, as a trial's is; or it raises. ``runs`` are the settings of every run so far, ``seeds``
+    their seeds. Recording raises ``unrecorded``."""
 
     rate: Rate = lambda _settings, _run, _recover: 1_000.0
     wrong: tuple[str, ...] = ()
     unrecorded: DuratuneError = field(default_factory=lambda: Undecided("nothing is recorded here"))
     runs: list[Mapping[str, str]] = field(default_factory=list)
+    seeds: list[int] = field(default_factory=list)
 
     def controls(self, subject: Subject, models: Sequence[str], seed: int) -> list[Control]:
         assert subject.engine.controls and seed >= 0
@@ -71,7 +76,9 @@ class FakeLab(Lab):
         base: Path | None = None,
     ) -> KilledRun:
         assert plan.measure_s > 0 and recover is (base is None), "a trial loads its own data"
+        assert base is None or (base.parent / LOADED).exists(), "what is cloned has been loaded"
         self.runs.append(dict(subject.settings))
+        self.seeds.append(seed)
         rate = self.rate(subject.settings, len(self.runs) - 1, recover)
         measured = {"throughput_per_s": rate, "per_operation": {}, "seed": seed}
         with Ledger.create(self.data / f"ledger-{len(self.runs)}", 1, 1) as ledger:

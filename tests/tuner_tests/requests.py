@@ -8,6 +8,14 @@ from tuner.request import Request, resolve
 from tuner.search.trial import TrialResult
 
 MIB = 1 << 20
+OPTIONS_HEAD = """\
+[Version]
+  rocksdb_version=7.8.3
+  options_file_version=1.1
+[DBOptions]
+  max_background_jobs=3
+"""
+"""How an OPTIONS file of RocksDB begins; more of its [DBOptions] may follow."""
 
 
 def request_of(

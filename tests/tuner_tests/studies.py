@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,27 +18,14 @@ from optuna.trial import TrialState
 from engines.identity import ProcessIdentity, identify
 from engines.process import owned_by
 from engines.scratch import left_behind, state_folder
+from tests.tuner_tests.program import PROGRAM, Ended
 from tuner.search.study import NOT_RUN
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-PROGRAM = "import sys; from tuner.cli import main; sys.exit(main())"
 QUICK = ("--scale", "1", "--measure", "0.3", "--clients", "4", "--seed", "5")
 END_DEADLINE_S = 5.0
 """What DESIGN promises: processes end with duratune, within this time also when it is SIGKILLed."""
 FINISH_DEADLINE_S = 600.0
-
-
-@dataclass(frozen=True)
-class Ended:
-    """A command that has ended: its exit code and what it printed."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def document(self) -> Any:
-        return json.loads(self.out)
 
 
 @contextmanager
@@ -50,7 +35,7 @@ def started(words: Sequence[str], folder: Path) -> Iterator[subprocess.Popen[str
     with (
         (folder / "stderr").open("w") as errors,
         subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, *words],
+            [*PROGRAM, *words],
             cwd=folder,
             env=environment,
             stdout=subprocess.PIPE,

@@ -12,37 +12,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crashlab.judging.oracle import Cut, History
-from crashlab.kill import KilledRun, MeasurePlan
-from crashlab.preload.recorder import PreloadRecorder
-from crashlab.subject import Subject
-from crashlab.validate import Lab
-from engines.rocksdb.engine import RocksdbEngine
-from engines.rocksdb.launch import RocksdbLaunch
-from engines.scratch import Scratch
+from crashlab.kill import MeasurePlan
 from knobs.contract import Contract
-from knobs.errors import MachineLacks, Undecided
-from knobs.native import find
-from knobs.rocksdb.options_file import from_default
+from knobs.errors import Undecided
+from tests.tuner_tests.fake_lab import fake_lab, unloaded
+from tests.tuner_tests.requests import request_of
 from tuner import cli
 from tuner.report.bench import Bench, BenchedConfig, as_json, as_text, refuse_idle
 from tuner.search.interleaved import Measured, interleaved
-from workloads import registry
-from workloads.ledger import Ledger
-from workloads.workload import Event
-from workloads.ycsb.workload import YcsbWorkload
 
 QUICK = ["--scale", "1", "--clients", "2", "--time", "0.2s", "--seed", "7"]
 
 
 @pytest.fixture
-def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def room(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A working folder of the test's own; the signal handlers are put back afterwards."""
-    for name in ("duratune-ycsb", "duratune-rocksdb-options"):
-        try:
-            find(name)
-        except MachineLacks as error:
-            pytest.skip(f"{error}; {error.hint}")
+    request.getfixturevalue("native_parts")
     monkeypatch.chdir(tmp_path)
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
     yield tmp_path
@@ -131,53 +116,17 @@ def test_a_named_folder_is_never_another(room: Path, capsys: pytest.CaptureFixtu
     assert left(room) == ["mine/bench.json"]
 
 
-class Noting(YcsbWorkload):
-    """A workload that only notes its loads."""
-
-    def load(
-        self,
-        launch: RocksdbLaunch,
-        folder: Path,
-        seed: int,
-        threads: int = 2,
-        deadline_s: float = 1.0,
-    ) -> Event:
-        (folder / f"loaded-{seed}-{threads}-{deadline_s}").write_text(str(launch.database))
-        return {"event": "loaded"}
-
-
-class NotingLab(Lab):
-    """A lab whose runs take no time: it notes whose turn it is, with which seed, and on which base."""
-
-    def measure(
-        self,
-        subject: Subject,
-        plan: MeasurePlan,
-        seed: int,
-        *,
-        recover: bool = True,
-        base: Path | None = None,
-    ) -> KilledRun:
-        assert base is not None and any(base.parent.glob("loaded-*")) and not recover
-        TURNS.append((subject.threads, seed))
-        figures = {"throughput_per_s": float(subject.threads), "plan": plan}
-        with Ledger.create(base.parent / f"ledger-{len(TURNS)}", 1, 1) as ledger:
-            return KilledRun(figures, "", History(ledger.entries(), 0), Cut(1, 1), None)
-
-
-TURNS: list[tuple[int, int]] = []
-
-
+@pytest.mark.usefixtures("native_parts")
 def test_each_is_first_in_every_other_round(tmp_path: Path) -> None:
-    TURNS.clear()
-    workload = Noting("ycsb:a", registry.find("ycsb:a").properties)
-    subjects = [Subject(RocksdbEngine(), workload, from_default(), threads=threads) for threads in (1, 2)]
+    jobs = "DBOptions.max_background_jobs"
+    request = unloaded(request_of())
+    subjects = [request.subject({jobs: count}) for count in ("1", "2")]
     advanced: list[int] = []
-    with Scratch() as scratch:
-        lab = NotingLab(PreloadRecorder(), scratch, tmp_path)
+    with fake_lab(tmp_path, lambda settings, _run, _recover: float(settings[jobs])) as lab:
         found = interleaved(lab, subjects, MeasurePlan(), 3, 100, lambda: advanced.append(1))
-        assert not list(tmp_path.iterdir()), "the bases are gone"
-    assert TURNS == [(1, 100), (2, 100), (2, 101), (1, 101), (1, 102), (2, 102)]
+        assert not list(lab.data.iterdir()), "the bases are gone"
+    turns = [(settings[jobs], seed) for settings, seed in zip(lab.runs, lab.seeds, strict=True)]
+    assert turns == [("1", 100), ("2", 100), ("2", 101), ("1", 101), ("1", 102), ("2", 102)]
     assert [[run.throughput_per_s for run in measured] for measured in found] == [[1.0, 2.0]] * 3
     assert len(advanced) == 3
 

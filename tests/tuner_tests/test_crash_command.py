@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.tuner_tests.crash_runs import Ended, Room
+from tests.tuner_tests.crash_runs import Room
 from tests.tuner_tests.interruptions import interrupted
+from tests.tuner_tests.program import Ended
 
 pytestmark = pytest.mark.slow
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.tuner_tests.crash_runs import PROGRAM, Room
+from tests.tuner_tests.crash_runs import Room
+from tests.tuner_tests.program import PROGRAM
 
 NOTHING_ABOUT_IT = ("Traceback", "Exception ignored", "BrokenPipe", "internal error")
 NOT_UTF8 = [

@@ -19,20 +19,17 @@ from knobs.contract import Contract
 from knobs.errors import InvalidInput
 from knobs.rocksdb import library
 from tests.tuner_tests import studies
-from tests.tuner_tests.studies import QUICK, Ended, run, started
+from tests.tuner_tests.program import Ended
+from tests.tuner_tests.requests import OPTIONS_HEAD
+from tests.tuner_tests.studies import QUICK, run, started
 from tuner import cli
 from tuner.search.trial import TrialResult
 
 pytestmark = pytest.mark.usefixtures("native_parts")
 
 NAME = "results/rocksdb-ycsb-a-process"
-CONFIG = """\
-[Version]
-  rocksdb_version=7.8.3
-  options_file_version=1.1
-[DBOptions]
-  max_background_jobs=3
-  wal_dir=/nowhere/wal
+CONFIG = f"""\
+{OPTIONS_HEAD}  wal_dir=/nowhere/wal
   db_log_dir=/nowhere/log
 [CFOptions "default"]
   write_buffer_size=33554432

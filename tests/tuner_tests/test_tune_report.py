@@ -17,7 +17,7 @@ from crashlab.judging.verdict import Judgement, Verdict
 from crashlab.states.plan import PlannedState
 from knobs import configuration
 from knobs.contract import Contract
-from tests.tuner_tests.requests import request_of, result_of
+from tests.tuner_tests.requests import OPTIONS_HEAD, request_of, result_of
 from tuner.commands.tune import _something_held
 from tuner.report import tune as tune_report
 from tuner.request import Request, resolve
@@ -155,13 +155,8 @@ def test_an_audit_says_what_speed_alone_would_have_shipped() -> None:
     assert "no trial was measured" in text(outcome_of(RESULTS[4:], None), audit=True)
 
 
-CONFIG = """\
-[Version]
-  rocksdb_version=7.8.3
-  options_file_version=1.1
-[DBOptions]
-  max_background_jobs=3
-[CFOptions "default"]
+CONFIG = f"""\
+{OPTIONS_HEAD}[CFOptions "default"]
   write_buffer_size=33554432
 [TableOptions/BlockBasedTable "default"]
 [CFOptions "other"]

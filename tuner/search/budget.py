@@ -51,7 +51,7 @@ class Budget:
     started_s: float
     time_s: float | None
     trials: int | None
-    _spending: Spending
+    spending: Spending
     _controls_s: float = CONTROLS_S
     _run_s: float = 0.0
     _trial_s: float = 0.0
@@ -141,7 +141,7 @@ class Budget:
         return sum((self._play_off_s(candidates), self._winner_s(), self._confirmation_s(candidates)))
 
     def _reserved_in_words(self, candidates: int) -> list[str]:
-        plan = self._spending
+        plan = self.spending
         found = {
             f"a play-off of {min(plan.finalists, candidates)}": self._play_off_s(candidates),
             f"the winner's {plan.winner_states} states": self._winner_s(),
@@ -151,16 +151,16 @@ class Budget:
 
     def _play_off_s(self, candidates: int) -> float:
         """The best few against the reference; of one candidate or none there is none, nor in an audit."""
-        finalists = min(self._spending.finalists, candidates)
-        if finalists < 2 or self._spending.audit_only:
+        finalists = min(self.spending.finalists, candidates)
+        if finalists < 2 or self.spending.audit_only:
             return 0.0
-        return self._spending.play_off_rounds * (1 + finalists) * self._run_s
+        return self.spending.play_off_rounds * (1 + finalists) * self._run_s
 
     def _winner_s(self) -> float:
         """The winner's fresh run with controls of its own; an audit crowns no winner."""
-        if self._spending.audit_only:
+        if self.spending.audit_only:
             return 0.0
-        return self._controls_s + 2 * self._run_s + self._spending.winner_states * WINNER_STATE_S
+        return self._controls_s + 2 * self._run_s + self.spending.winner_states * WINNER_STATE_S
 
     def _confirmation_s(self, candidates: int) -> float:
-        return self._spending.confirmation_rounds * 2 * self._run_s if candidates > 0 else 0.0
+        return self.spending.confirmation_rounds * 2 * self._run_s if candidates > 0 else 0.0
