@@ -25,7 +25,9 @@ with Scratch() as scratch:
     (folder / "deep").mkdir()
     (folder / "deep" / "file").write_text("x")
     print(folder, scratch.shared_memory("ledger"), flush=True)
-    time.sleep(60)
+    # In short sleeps: Python hears a signal that comes just before one only after it.
+    for _ in range(600):
+        time.sleep(0.1)
 """
 
 
