@@ -28,6 +28,8 @@ def part_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     are about does not depend on them, and test_the_report_agrees_with_the_exit_code runs them."""
     part = native.NativePart("planted", "is driven", ("libplanted-dev",))
     monkeypatch.setitem(native.PARTS, "planted", part)
+    # With a folder named there the hint is about the folder.
+    monkeypatch.delenv(native.FOLDER_VARIABLE, raising=False)
 
 
 def left_folder(parent: Path) -> Path:
