@@ -58,7 +58,9 @@ def test_a_time_is_kept_and_the_reference_is_always_tried(
         assert not budget.allows_trial(finished), "one more would eat the confirmation's time"
     if left_s > trial_s + 1.0:
         assert budget.allows_trial(finished)
-    assert budget.allows_trial(1) is (budget.trials_expected > 1) or abs(left_s - trial_s) < 1.0
+    # Expected are trials from the reference on, which is not made yet: its time is still to be spent.
+    if budget.trials_expected > 1:
+        assert budget.allows_trial(1)
 
 
 def test_slow_trials_make_fewer() -> None:
