@@ -60,10 +60,10 @@ RocksSession::RocksSession(RocksInstance& instance, const rocksdb::WriteOptions&
 }
 
 void RocksSession::lay_out() {
-  begin_value(layout_);
+  begin_value(whole_);
   for (const std::string& name : workload_.field_names) {
-    const char* bytes = append_field(layout_, name, workload_.field_length);
-    layout_offsets_.push_back(static_cast<size_t>(bytes - layout_.data()));
+    const char* bytes = append_field(whole_, name, workload_.field_length);
+    field_offsets_.push_back(static_cast<size_t>(bytes - whole_.data()));
   }
 }
 
@@ -108,34 +108,30 @@ Result RocksSession::scan(const std::string& key_name, uint64_t length, std::opt
   return rows->status().ok() ? Result::ok : failed(rows->status());
 }
 
-void RocksSession::fill_all(const std::string& key_name) {
-  if (!layout_.empty()) {
-    value_ = layout_;
-    for (size_t i = 0; i < layout_offsets_.size(); ++i) {
-      bytes_.fill(value_.data() + layout_offsets_[i], workload_.field_length, key_name, workload_.field_names[i]);
+std::string& RocksSession::fill_all(const std::string& key_name) {
+  if (!field_offsets_.empty()) {
+    for (size_t i = 0; i < field_offsets_.size(); ++i) {
+      bytes_.fill(whole_.data() + field_offsets_[i], workload_.field_length, key_name, workload_.field_names[i]);
     }
-    return;
+    return whole_;
   }
-  begin_value(value_);
+  begin_value(whole_);
   for (const std::string& name : workload_.field_names) {
     const size_t length = bytes_.next_length();
-    bytes_.fill(append_field(value_, name, length), length, key_name, name);
+    bytes_.fill(append_field(whole_, name, length), length, key_name, name);
   }
+  return whole_;
 }
 
 Result RocksSession::insert(const Write& write) {
-  fill_all(write.key_name);
-  return put(write);
+  return put(write, fill_all(write.key_name));
 }
 
 Result RocksSession::update(const Write& write) {
   const rocksdb::Status status = db_->Get(read_, family_, write.key_name, &value_);
   if (status.IsNotFound()) return Result::not_found;
   if (!status.ok()) return failed(status);
-  if (!write.field) {
-    fill_all(write.key_name);
-    return put(write);
-  }
+  if (!write.field) return put(write, fill_all(write.key_name));
   const std::string& name = workload_.field_names[*write.field];
   const size_t length = bytes_.next_length();
   char* room = replace_field(value_, name, length);
@@ -144,13 +140,13 @@ Result RocksSession::update(const Write& write) {
     return Result::error;
   }
   bytes_.fill(room, length, write.key_name, name);
-  return put(write);
+  return put(write, value_);
 }
 
-Result RocksSession::put(const Write& write) {
-  const uint64_t checksum = seal_value(value_, client_.number(), client_.next_sequence(), write.key);
+Result RocksSession::put(const Write& write, std::string& value) {
+  const uint64_t checksum = seal_value(value, client_.number(), client_.next_sequence(), write.key);
   batch_.Clear();
-  rocksdb::Status status = batch_.Put(family_, write.key_name, value_);
+  rocksdb::Status status = batch_.Put(family_, write.key_name, value);
   client_.begin(write.key, checksum, write.kind);
   if (status.ok()) status = db_->Write(write_, &batch_);
   if (status.ok()) {

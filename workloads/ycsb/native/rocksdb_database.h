@@ -46,8 +46,9 @@ class RocksSession : public Session {
   Result failed(const rocksdb::Status& status);
   Result check(std::string_view key_name, std::string_view value, std::optional<size_t> field);
   void lay_out();
-  void fill_all(const std::string& key_name);
-  Result put(const Write& write);
+  // A new value of all fields; valid until the next call.
+  std::string& fill_all(const std::string& key_name);
+  Result put(const Write& write, std::string& value);
 
   rocksdb::DB* db_;
   rocksdb::ColumnFamilyHandle* family_;
@@ -57,8 +58,8 @@ class RocksSession : public Session {
   LedgerClient& client_;
   FieldBytes bytes_;
   std::string value_;
-  std::string layout_;                 // a whole value without header and bytes, where all lengths are known beforehand
-  std::vector<size_t> layout_offsets_;  // where the bytes of each field go
+  std::string whole_;                  // a value of all fields; where all lengths are known beforehand, its frame stays
+  std::vector<size_t> field_offsets_;  // where the bytes of each field go in it, if its frame stays
   std::string last_error_;
   rocksdb::WriteBatch batch_;  // used again and again: a batch per put would be an allocation per put
   rocksdb::PinnableSlice pinned_;
