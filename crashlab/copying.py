@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 from engines.engine import LogReader
-
-_PAGE_BYTES = 4096
 
 
 def clone_folder(source: Path, target: Path, reader: LogReader) -> None:
@@ -38,11 +38,25 @@ def link_or_copy(source: Path, target: Path) -> None:
 
 
 def copy_sparse(source: Path, target: Path) -> None:
-    """A copy in which pages of zeros are holes, for files that are mostly empty."""
+    """A copy of what is written in the source; its holes are holes again (lseek(2), SEEK_DATA)."""
     with source.open("rb") as reading, target.open("wb") as writing:
-        while page := reading.read(_PAGE_BYTES):
-            if page.strip(b"\0"):
-                writing.write(page)
-            else:
-                writing.seek(len(page), os.SEEK_CUR)
-        writing.truncate(source.stat().st_size)
+        size = os.fstat(reading.fileno()).st_size
+        writing.truncate(size)
+        for begin, end in _extents(reading.fileno(), size):
+            os.lseek(writing.fileno(), begin, os.SEEK_SET)
+            while begin < end:
+                begin += os.sendfile(writing.fileno(), reading.fileno(), begin, end - begin)
+
+
+def _extents(descriptor: int, size: int) -> Iterator[tuple[int, int]]:
+    """Begin and end of what is written in a file, hole by hole."""
+    end = 0
+    while end < size:
+        try:
+            begin = os.lseek(descriptor, end, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:  # only a hole is left
+                return
+            raise
+        end = os.lseek(descriptor, begin, os.SEEK_HOLE)
+        yield begin, end
