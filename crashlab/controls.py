@@ -9,7 +9,7 @@ lucky moment can save them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from crashlab.judging.judge import judge_states, recover_states
@@ -22,11 +22,10 @@ from crashlab.subject import Subject
 from engines.scratch import Scratch
 from knobs.contract import Contract
 from knobs.errors import Undecided
-from knobs.rocksdb.options_file import from_default
 from workloads import registry
 
 STRICT = Contract("strict")
-CONTROL_RECORDS = "200"
+CONTROL_RECORDS = 200
 CONTROL_THREADS = 4
 CONTROL_PLAN = RecordPlan(operations=400, log_bytes=64 << 20, provoke="flush@0.5")
 CONTROL_MEASURE = MeasurePlan(warmup_s=0.1, measure_s=0.2)
@@ -60,10 +59,8 @@ def run_controls(
     A control that does not come to its end has got UNKNOWN. Raises MachineLacks and InvalidInput as
     any run does: a missing driver or a full disk is no wrong control.
     """
-    workload = replace(
-        registry.find("ycsb:a", subject.workload.watcher).with_values({"recordcount": CONTROL_RECORDS}),
-    )
-    small = Subject(subject.engine, workload, from_default(), threads=CONTROL_THREADS)
+    workload = registry.find(subject.engine.control_workload, subject.workload.watcher)
+    small = Subject(subject.engine.plain(), workload.at_most(CONTROL_RECORDS), threads=CONTROL_THREADS)
     found = []
     kinds = subject.engine.controls
     for wanted, pick in ((Verdict.BROKEN, "lossy"), (Verdict.HELD, "honest")):

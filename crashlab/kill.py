@@ -27,8 +27,7 @@ from engines.scratch import Scratch
 from knobs.contract import Contract
 from knobs.errors import MachineLacks
 from workloads.ledger import Ledger
-from workloads.workload import Plan, Recovered
-from workloads.ycsb.workload import EFFECTIVE_NAME
+from workloads.workload import EFFECTIVE_NAME, Plan, Recovered
 
 SHARED_MEMORY = Path("/dev/shm")
 OPEN_DEADLINE_S = 60.0
@@ -134,7 +133,7 @@ def _run(
 ) -> KilledRun:
     launch = subject.launch(folder)
     if base is None:
-        records = subject.workload.properties.record_count
+        records = subject.workload.initial_records
         deadline_s = LOAD_DEADLINE_S + records / LOAD_RECORDS_PER_S_MIN
         subject.workload.load(launch, folder, seed, deadline_s=deadline_s)
     else:
@@ -157,7 +156,7 @@ def _run(
             # As late as can be: what is acknowledged between the look and the signal does not count.
             killed = run.kill(lambda: positions.append(ledger.position))
         effective = (folder / EFFECTIVE_NAME).read_text(encoding="utf-8")
-        history = History(ledger.entries(), subject.workload.properties.record_count)
+        history = History(ledger.entries(), subject.workload.initial_records)
     recovered, reader = None, subject.engine.log_reader
     log_bytes = sum(
         path.stat().st_size for path in launch.database.rglob("*") if reader.role(path.name) == "wal"
@@ -181,5 +180,5 @@ def _run(
         Cut(positions[-1], killed.at_ns),
         recovered,
         log_bytes,
-        subject.engine.log_bytes_max(effective, subject.column_family),
+        subject.engine.log_bytes_max(effective),
     )

@@ -23,7 +23,7 @@ def missing_after_reopen(subject: Subject, base: Path, scratch: Scratch, parent:
         recovered = subject.workload.verify(launch, folder, RECOVERY_DEADLINE_S)
     finally:
         scratch.remove(folder)
-    wanted = subject.workload.properties.record_count
+    wanted = subject.workload.initial_records
     if not recovered.recovered:
         return f"the loaded base does not reopen: {recovered.error}"
     if len(recovered.candidate) < wanted:

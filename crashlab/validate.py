@@ -121,8 +121,7 @@ def plan_all(recording: Recording, states: dict[str, int], seed: int) -> list[Pl
 
 def _small(subject: Subject) -> Subject:
     """The same subject on the recorded run's smaller data set."""
-    records = min(subject.workload.properties.record_count, RECORDED_RECORDS_MAX)
-    return replace(subject, workload=subject.workload.with_values({"recordcount": str(records)}))
+    return replace(subject, workload=subject.workload.at_most(RECORDED_RECORDS_MAX))
 
 
 def _paced(plan: RecordPlan, contract: Contract) -> RecordPlan:

@@ -1,4 +1,4 @@
-"""What the lab must know of an engine, and the registry of engines.
+"""What the lab must know of an engine.
 
 An engine names what its files are for and where an acknowledged write lies in them; folders,
 configuration and processes are files of their own beside it.
@@ -8,7 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from pathlib import Path
+from typing import Literal, Protocol, Self
+
+from knobs.catalogue import Settings
+from knobs.contract import Contract
 
 FileRole = Literal["wal", "table", "manifest", "current", "options", "identity", "lock", "info-log", "other"]
 
@@ -90,3 +94,58 @@ class LogReader(Protocol):
     def map_logs(self, files: Mapping[int, str], content: Callable[[int], bytes]) -> LogMap:
         """Locate every client write: ``files`` gives each file's path, ``content`` its final bytes."""
         ...
+
+
+class Launch(Protocol):
+    """How one instance is to be started; what else it holds is between an engine and its workloads."""
+
+    @property
+    def database(self) -> Path:
+        """The folder of the instance's data."""
+
+    def at(self, database: Path) -> Self:
+        """The same settings on another folder."""
+
+
+class Engine(Protocol):
+    """One engine under what the user's files state of it; a candidate's settings come on top."""
+
+    @property
+    def name(self) -> str:
+        """The word by which the user chooses it."""
+
+    @property
+    def default_contract(self) -> Contract: ...
+
+    @property
+    def log_reader(self) -> LogReader: ...
+
+    @property
+    def controls(self) -> Mapping[str, ControlSettings]:
+        """By crash model."""
+
+    @property
+    def control_workload(self) -> str:
+        """The workload that controls run, by name."""
+
+    @property
+    def parameters(self) -> Mapping[str, str]:
+        """What the engine of a recorded run is made from again, beside the files of its folder."""
+
+    def version(self) -> str:
+        """Raises MachineLacks where the engine is not there."""
+
+    def plain(self) -> Engine:
+        """The same with nothing but its defaults."""
+
+    def launch(self, settings: Mapping[str, str], folder: Path) -> Launch:
+        """Write the configuration into an existing folder; the data will be in ``folder/db``.
+
+        Raises InvalidInput where a setting has no place in it.
+        """
+
+    def in_force(self, effective: str) -> Settings:
+        """The settings in force, of the text that a run left of them."""
+
+    def log_bytes_max(self, effective: str) -> int | None:
+        """How much log a recovery may have to replay under these settings; None where nothing bounds it."""

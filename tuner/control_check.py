@@ -14,7 +14,6 @@ from engines.scratch import Scratch
 from engines.supervisor import Supervisor
 from knobs import native
 from knobs.errors import DuratuneError
-from knobs.rocksdb.options_file import from_default
 from tuner.checks import Check, Look, file_size
 from workloads import registry
 
@@ -32,7 +31,8 @@ def controls(look: Look) -> Iterable[Check]:
     try:
         with Supervisor() as supervisor, Scratch() as scratch:
             folder = scratch.folder(_existing(look.folder), "doctor")
-            subject = Subject(RocksdbEngine(), registry.find("ycsb:a", supervisor), from_default())
+            engine = RocksdbEngine()
+            subject = Subject(engine, registry.find(engine.control_workload, supervisor))
             found = run_controls(subject, PreloadRecorder(), list(MODELS), scratch, folder, CONTROL_SEED)
     except DuratuneError as error:
         yield Check("controls", "lacks", str(error), error.hint)

@@ -13,7 +13,6 @@ from crashlab.validate import Lab
 from engines.scratch import Scratch
 from engines.supervisor import Supervisor
 from knobs.errors import InvalidInput
-from knobs.rocksdb import options_file
 from tuner.request import ENGINES, RECORDERS
 from workloads.ycsb.properties import Properties
 from workloads.ycsb.workload import YcsbWorkload
@@ -27,7 +26,7 @@ def bound_to_recording(folder: Path) -> Iterator[tuple[Lab, Recording, Subject, 
     """
     try:
         document = json.loads((folder / "crash.json").read_text(encoding="utf-8"))
-        contract, engine = str(document["contract"]), ENGINES[document["engine"]]()
+        contract, kind = str(document["contract"]), ENGINES[document["engine"]]
     except (OSError, ValueError, KeyError) as error:
         raise InvalidInput(
             f"no finished run of duratune crash: {error}",
@@ -35,14 +34,13 @@ def bound_to_recording(folder: Path) -> Iterator[tuple[Lab, Recording, Subject, 
             hint="name its folder with --study",
         ) from error
     with Supervisor() as supervisor, Scratch() as scratch:
-        recording = Recording(folder / "recording", engine.log_reader)
+        recording = Recording(folder / "recording", kind.log_reader)
         facts = recording.facts
         workload = YcsbWorkload(
             facts.workload, Properties(facts.workload_parameters, str(folder)), supervisor
         )
-        text = (recording.folder / "OPTIONS").read_bytes()
-        base = options_file.parse(text, str(recording.folder / "OPTIONS"))
-        subject = Subject(engine, workload, base, facts.settings, facts.column_family, facts.threads)
+        engine = kind.of_recording(recording.folder, facts.engine_parameters)
+        subject = Subject(engine, workload, facts.settings, facts.threads)
         yield (
             Lab(RECORDERS["preload"](), scratch, scratch.folder(folder, "data")),
             recording,

@@ -24,7 +24,7 @@ from knobs.errors import InvalidInput, MachineLacks
 from knobs.finding import Finding
 from knobs.rocksdb.catalogue import RocksdbCatalogue
 from knobs.rocksdb.installed import load_installed
-from knobs.rocksdb.options_file import OptionsFile, from_default
+from knobs.rocksdb.options_file import from_default
 from tuner import folders
 from tuner.options import Asked
 from tuner.proposers.proposal import HostLimits
@@ -50,20 +50,18 @@ class Request:
 
     engine: RocksdbEngine
     catalogue: RocksdbCatalogue
-    base: OptionsFile
     settings: Settings
     workload: YcsbWorkload
     contract: Contract
     seed: int
     clients: int
-    column_family: str
     sources: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = field(default=())
 
     def subject(self, settings: Mapping[str, str] | None = None) -> Subject:
         """The subject with the request's settings, or with others."""
         chosen = self.settings if settings is None else settings
-        return Subject(self.engine, self.workload, self.base, dict(chosen), self.column_family, self.clients)
+        return Subject(self.engine, self.workload, dict(chosen), self.clients)
 
     def with_seed(self, seed: int) -> Request:
         """The same request under another seed."""
@@ -71,7 +69,7 @@ class Request:
 
     def stated_by(self, other: str) -> Settings:
         """The settings of another CONFIG for the same engine, checked like the request's own."""
-        read = configuration.read(self.engine.name, other, column_family=self.column_family)
+        read = configuration.read(self.engine.name, other, column_family=self.engine.column_family)
         return checked(self.catalogue, read.settings)
 
 
@@ -95,7 +93,6 @@ def resolve(
     if engine not in ENGINES:
         raise InvalidInput(f"'{engine}' is no engine", where="ENGINE", hint=f"use {' or '.join(ENGINES)}")
     _check_file_size()
-    chosen = ENGINES[engine]()
     known = load_installed()
     read = configuration.Configuration(engine, {})
     if config is not None:
@@ -105,17 +102,16 @@ def resolve(
     _check_open_files(known, settings)
     base = read.options_file or from_default()
     base.apply(settings, column_family)  # what has no place in the file is refused before anything runs
+    chosen = ENGINES[engine](base, column_family)
     load = _workload(workload, properties, scale, records)
     return Request(
         engine=chosen,
         catalogue=known,
-        base=base,
         settings=settings,
         workload=load,
         contract=Contract.parse(contract) if contract else chosen.default_contract,
         seed=secrets.randbelow(SEED_MAX) if seed is None else seed,
         clients=clients or _clients_of(load),
-        column_family=column_family,
         sources=read.sources,
         findings=(*read.findings, *_unused_properties(load)),
     )

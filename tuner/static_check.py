@@ -12,7 +12,7 @@ from tuner.request import Request
 
 def stated_settings(request: Request, settings: Mapping[str, str]) -> Settings:
     """Everything that is stated: the user's OPTIONS file with the settings over it."""
-    return {**request.base.settings(request.column_family), **settings}
+    return request.engine.stated(settings)
 
 
 def predicted(request: Request, settings: Mapping[str, str]) -> list[Finding]:

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from engines.process import Killed
+from engines.process import Killed, Watcher
 from knobs.errors import InvalidInput
 
 ROW = np.dtype(
@@ -21,6 +21,9 @@ ROW = np.dtype(
 )
 """One record of a recovered database; docs/formats.md, "Recovered content"."""
 HEADER_READABLE, CHECKSUM_RIGHT, KEY_MATCHES = 1, 2, 4
+
+EFFECTIVE_NAME = "effective.settings"
+"""The settings in force, in the folder of a run, in the engine's own form: once it has said ``warming``."""
 
 Event = dict[str, Any]
 """One line of a driver's protocol; its kind is under the key ``event``."""
@@ -106,20 +109,61 @@ class Run(Protocol):
         ``at_last`` is called just before the first signal.
         """
 
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *exception: object) -> None:
+        """Kills it too."""
+
+
+class Verifier(Protocol[LaunchT]):
+    """Recovers many instances one after another. Used in a ``with`` statement."""
+
+    def verify(self, launch: LaunchT, deadline_s: float) -> Recovered:
+        """Recover the instance that ``launch`` names, which is changed by it, and read it back.
+
+        One that takes longer than the deadline is not recovered, which is no error.
+        """
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *exception: object) -> None: ...
+
 
 class Workload(Protocol[LaunchT]):
     """A named load. ``launch`` says which instance, in the words of its engine."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """The word by which the user chooses it."""
 
-    def load(self, launch: LaunchT, folder: Path, seed: int) -> Event:
+    @property
+    def watcher(self) -> Watcher | None:
+        """Who ends its processes should duratune be killed."""
+
+    @property
+    def parameters(self) -> Mapping[str, str]:
+        """Everything that makes this load what it is, beside its name."""
+
+    @property
+    def initial_records(self) -> int:
+        """How many registers have a version before the run."""
+
+    def at_most(self, records: int) -> Self:
+        """The same on a data set of at most so many records."""
+
+    def load(self, launch: LaunchT, folder: Path, seed: int, *, deadline_s: float = ...) -> Event:
         """Create the instance's data; ``folder`` takes the driver's own files.
 
         Raises if the data is there already.
         """
 
     def start(
-        self, launch: LaunchT, plan: Plan, folder: Path, ledger: Path | None, environment: Mapping[str, str]
+        self,
+        launch: LaunchT,
+        plan: Plan,
+        folder: Path,
+        ledger: Path | None = ...,
+        environment: Mapping[str, str] | None = ...,
     ) -> Run:
         """Start the load; without a ledger nothing is recorded.
 
@@ -127,4 +171,7 @@ class Workload(Protocol[LaunchT]):
         """
 
     def verify(self, launch: LaunchT, folder: Path, deadline_s: float) -> Recovered:
-        """Recover the instance that ``launch`` names, which is changed by it, and read it back."""
+        """What a verifier does, for one instance."""
+
+    def verifier(self, folder: Path) -> Verifier[LaunchT]:
+        """For many instances; ``folder`` takes its files."""

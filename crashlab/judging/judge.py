@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from crashlab.judging.audit import Disagreement, disagreement
 from crashlab.judging.oracle import Cut, History, judge
@@ -27,8 +28,7 @@ from crashlab.states.plan import PlannedState
 from crashlab.subject import Subject
 from engines.scratch import Scratch
 from knobs.contract import Contract
-from workloads.workload import Recovered
-from workloads.ycsb.verifier import Verifier
+from workloads.workload import Recovered, Verifier
 
 RECOVERY_DEADLINE_S = 60.0
 CHECKS = ("rows as the candidate reads them", "rows with neutral settings", "table checksums")
@@ -120,7 +120,7 @@ class _Recoverer:
                     self._advance()
         return states
 
-    def _attempt(self, verifier: Verifier, state: PlannedState, folder: Path, target: Path) -> Recovered:
+    def _attempt(self, verifier: Verifier[Any], state: PlannedState, folder: Path, target: Path) -> Recovered:
         """Build the state anew and recover it."""
         shutil.rmtree(target, ignore_errors=True)
         recording = self._recording

@@ -26,7 +26,7 @@ from knobs.errors import InvalidInput
 from workloads.ledger import Ledger
 
 DATABASE_FOLDER = "db"
-FACTS_SCHEMA = 1
+FACTS_SCHEMA = 2
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Facts:
     workload: str
     workload_parameters: dict[str, str]
     settings: dict[str, str]
-    column_family: str
+    engine_parameters: dict[str, str]
     threads: int
     seed: int
     recorder: str

@@ -3,31 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import ClassVar
 
 from engines.engine import ControlSettings
 from engines.rocksdb.launch import RocksdbLaunch
 from engines.rocksdb.log_reader import RocksdbLogReader
 from engines.rocksdb.readback import effective_settings
+from knobs.catalogue import Settings
 from knobs.contract import Contract
-from knobs.rocksdb import library
+from knobs.rocksdb import library, options_file
 from knobs.rocksdb.options_file import OptionsFile
 
 SYNC = "WriteOptions.sync"
 DISABLE_WAL = "WriteOptions.disableWAL"
+OPTIONS_NAME = "OPTIONS"
+CONTROLS: Mapping[str, ControlSettings] = {
+    "cache": ControlSettings(lossy={DISABLE_WAL: "true"}, honest={SYNC: "true"}),
+    "synced": ControlSettings(lossy={SYNC: "false"}, honest={SYNC: "true"}),
+}
 _WRITE_OPTIONS = "WriteOptions."
 
 
+@dataclass(frozen=True)
 class RocksdbEngine:
-    """RocksDB, embedded in the driver process that opens it."""
+    """RocksDB, embedded in the driver process that opens it.
 
-    name = "rocksdb"
-    default_contract = Contract("process")
-    log_reader = RocksdbLogReader()
-    controls: Mapping[str, ControlSettings] = {
-        "cache": ControlSettings(lossy={DISABLE_WAL: "true"}, honest={SYNC: "true"}),
-        "synced": ControlSettings(lossy={SYNC: "false"}, honest={SYNC: "true"}),
-    }
+    ``base`` is the user's OPTIONS file, or RocksDB's defaults; a candidate's settings lie over it, in the
+    column family that the load uses.
+    """
+
+    base: OptionsFile = field(default_factory=options_file.from_default)
+    column_family: str = "default"
+    controls: Mapping[str, ControlSettings] = field(default_factory=lambda: CONTROLS)
+
+    name: ClassVar[str] = "rocksdb"
+    default_contract: ClassVar[Contract] = Contract("process")
+    log_reader: ClassVar[RocksdbLogReader] = RocksdbLogReader()
+    control_workload: ClassVar[str] = "ycsb:a"
 
     def version(self) -> str:
         """The version of the installed library. Raises MachineLacks where the native parts are missing."""
@@ -40,33 +54,54 @@ class RocksdbEngine:
         """
         return {} if contract.kind == "process" else {SYNC: "true"}
 
-    def log_bytes_max(self, effective: str, column_family: str) -> int | None:
+    @property
+    def parameters(self) -> dict[str, str]:
+        """What `of_recording` must be told beside the files of a recording."""
+        return {"column_family": self.column_family}
+
+    @staticmethod
+    def of_recording(folder: Path, parameters: Mapping[str, str]) -> RocksdbEngine:
+        """The engine of a recorded run, from the OPTIONS file in its folder."""
+        path = folder / OPTIONS_NAME
+        return RocksdbEngine(options_file.parse(path.read_bytes(), str(path)), parameters["column_family"])
+
+    def plain(self) -> RocksdbEngine:
+        """The same with nothing but its defaults."""
+        return replace(self, base=options_file.from_default(), column_family="default")
+
+    def stated(self, settings: Mapping[str, str]) -> Settings:
+        """Everything that is stated: the base with the settings over it."""
+        return {**self.base.settings(self.column_family), **settings}
+
+    def in_force(self, effective: str) -> Settings:
+        """The settings in force, of the text that a run left of them."""
+        return effective_settings(effective, self.column_family)
+
+    def log_bytes_max(self, effective: str) -> int | None:
         """How much WAL a recovery may have to replay under these settings, in bytes.
 
         A memtable is flushed when it is full, so the WAL behind it holds about as much (options.h:
         write_buffer_size, max_total_wal_size; advanced_options.h: max_write_buffer_number).
         """
-        settings = effective_settings(effective, column_family)
+        settings = self.in_force(effective)
         buffers = int(settings["CFOptions.write_buffer_size"]) * int(
             settings["CFOptions.max_write_buffer_number"]
         )
         limit = int(settings["DBOptions.max_total_wal_size"])
         return min(buffers, limit) if limit else buffers
 
-    def launch(
-        self, base: OptionsFile, settings: Mapping[str, str], folder: Path, column_family: str
-    ) -> RocksdbLaunch:
+    def launch(self, settings: Mapping[str, str], folder: Path) -> RocksdbLaunch:
         """Write the OPTIONS file into ``folder`` and say how to open the database in ``folder/db``.
 
         ``settings`` are under full names, with values as the catalogue normalises them. Raises
         InvalidInput where one has no place in the file.
         """
-        options = folder / "OPTIONS"
-        options.write_text(base.apply(settings, column_family).render(), encoding="utf-8")
+        options = folder / OPTIONS_NAME
+        options.write_text(self.base.apply(settings, self.column_family).render(), encoding="utf-8")
         return RocksdbLaunch(
             database=folder / "db",
             options=options,
-            column_family=column_family,
+            column_family=self.column_family,
             write_options={
                 name.removeprefix(_WRITE_OPTIONS): value == "true"
                 for name, value in settings.items()

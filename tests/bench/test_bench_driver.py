@@ -7,7 +7,6 @@ import pytest
 from crashlab.subject import Subject
 from crashlab.validate import Lab
 from engines.rocksdb.engine import RocksdbEngine
-from knobs.rocksdb.options_file import from_default
 from tests.bench import db_bench
 from tests.bench.driver import Driver
 from tests.bench.figures import Figure, Sheet, ratio
@@ -43,7 +42,7 @@ def subject(fields: int, length: int, sync: bool) -> Subject:
     }
     settings = {"CFOptions.compression": "kNoCompression", "WriteOptions.sync": str(sync).lower()}
     workload = YcsbWorkload("ycsb:inserts", Properties(stated, "bench"))
-    return Subject(RocksdbEngine(), workload, from_default(), settings, threads=THREADS)
+    return Subject(RocksdbEngine(), workload, settings, threads=THREADS)
 
 
 def value_bytes(fields: int, length: int) -> int:

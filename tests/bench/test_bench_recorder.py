@@ -7,7 +7,6 @@ import pytest
 from crashlab.subject import Subject
 from crashlab.validate import Lab
 from engines.rocksdb.engine import RocksdbEngine
-from knobs.rocksdb.options_file import from_default
 from tests.bench.driver import Driver
 from tests.bench.figures import Figure, Sheet, ratio
 from tests.bench.rounds import in_turn
@@ -28,7 +27,7 @@ def test_recording(lab: Lab, sheet: Sheet) -> None:
     figures = []
     for sync in (False, True):
         settings = {"WriteOptions.sync": str(sync).lower()}
-        one = Subject(RocksdbEngine(), workload, from_default(), settings, threads=THREADS)
+        one = Subject(RocksdbEngine(), workload, settings, threads=THREADS)
         recorded = Driver(lab, one, SECONDS, recorder=lab.recorder, ticker_ms=TICKER_MS)
         plain = Driver(lab, one, SECONDS, ticker_ms=TICKER_MS)
         rates = in_turn(ROUNDS, {"recorded": recorded.operations_per_s, "plain": plain.operations_per_s})

@@ -102,10 +102,10 @@ class WatchedWorkload(YcsbWorkload):
     stopwatch: Stopwatch = field(default_factory=Stopwatch)
 
     def load(
-        self, launch: RocksdbLaunch, folder: Path, seed: int, threads: int = 2, deadline_s: float = 600.0
+        self, launch: RocksdbLaunch, folder: Path, seed: int, *, threads: int = 2, deadline_s: float = 600.0
     ) -> Event:
         with self.stopwatch.timing(LOAD):
-            return super().load(launch, folder, seed, threads, deadline_s)
+            return super().load(launch, folder, seed, threads=threads, deadline_s=deadline_s)
 
     def start(
         self,

@@ -30,7 +30,7 @@ def facts(**changed: Any) -> Facts:
         "workload": "ycsb:a",
         "workload_parameters": {},
         "settings": {},
-        "column_family": "default",
+        "engine_parameters": {"column_family": "default"},
         "threads": 1,
         "seed": 1,
         "recorder": "preload",

@@ -53,6 +53,11 @@ class Scripted:
         at_last()
         raise AssertionError("the caller kills")
 
+    def __enter__(self) -> Scripted:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> Iterator[Ledger]:

@@ -16,7 +16,7 @@ from crashlab.recording.record import RecordPlan
 from crashlab.subject import Subject
 from crashlab.validate import CrashPlan, Lab, plan_all, split_states, validate
 from engines.engine import ControlSettings
-from engines.rocksdb.engine import RocksdbEngine
+from engines.rocksdb.engine import CONTROLS, RocksdbEngine
 from knobs.contract import Contract
 from knobs.rocksdb.options_file import parse
 from tests.crashlab_tests.labs import open_lab
@@ -138,10 +138,8 @@ def make(folder: Path) -> Path:
 
 def with_controls(model: str, lossy: tuple[str, str], honest: tuple[str, str]) -> RocksdbEngine:
     """The engine with other controls for one model."""
-    engine = RocksdbEngine()
     planted = ControlSettings(lossy=dict([lossy]), honest=dict([honest]))
-    engine.controls = {**engine.controls, model: planted}
-    return engine
+    return RocksdbEngine(controls={**CONTROLS, model: planted})
 
 
 NEVER_LOSES = with_controls("synced", lossy=SYNC, honest=SYNC)
@@ -234,7 +232,7 @@ def test_a_load_in_a_column_family_of_its_own(
     lab: Lab, settings: tuple[tuple[str, str], ...], verdict: Verdict, seed: int, tmp_path: Path
 ) -> None:
     base = parse(TWO_FAMILIES.encode(), "OPTIONS")
-    tested = replace(subject(settings), base=base, column_family="hot")
+    tested = replace(subject(settings), engine=RocksdbEngine(base, "hot"))
     evidence = recorded(lab, tested, tmp_path, seed)
     audit = evidence.recording.audit
     assert {place.family for place in evidence.recording.log_map.places} == {1}

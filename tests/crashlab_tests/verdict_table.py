@@ -23,7 +23,6 @@ from engines.rocksdb.readback import effective_settings
 from knobs import catalogue
 from knobs.contract import Contract
 from knobs.rocksdb.changes import differences
-from knobs.rocksdb.options_file import from_default
 from workloads import registry
 
 SYNC = ("WriteOptions.sync", "true")
@@ -114,7 +113,7 @@ ROWS = (
 def subject(settings: Sequence[tuple[str, str]] = (), workload: str = "ycsb:a") -> Subject:
     """RocksDB's defaults with these settings over them, under a small workload."""
     found = registry.find(workload).with_values({"recordcount": RECORDS, "operationcount": "20000"})
-    return Subject(RocksdbEngine(), found, from_default(), dict(settings))
+    return Subject(RocksdbEngine(), found, dict(settings))
 
 
 def run_row(row: Row, lab: Lab, folder: Path, controls: Sequence[Control], seed: int) -> CrashEvidence:

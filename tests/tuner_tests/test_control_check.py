@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from engines.engine import ControlSettings
-from engines.rocksdb.engine import SYNC, RocksdbEngine
+from engines.rocksdb.engine import CONTROLS, SYNC, RocksdbEngine
 from engines.scratch import left_behind
 from knobs import native
 from tuner import cli, control_check
@@ -20,13 +19,9 @@ pytestmark = pytest.mark.usefixtures("native_parts")
 HONEST = {SYNC: "true"}
 
 
-class Gullible(RocksdbEngine):
+def gullible() -> RocksdbEngine:
     """Its lossy control of power cuts loses nothing, as if a lab had cut the power of nothing."""
-
-    controls: Mapping[str, ControlSettings] = {
-        **RocksdbEngine.controls,
-        "synced": ControlSettings(lossy=HONEST, honest=HONEST),
-    }
+    return RocksdbEngine(controls={**CONTROLS, "synced": ControlSettings(lossy=HONEST, honest=HONEST)})
 
 
 @pytest.mark.slow
@@ -34,7 +29,7 @@ def test_a_control_that_catches_nothing_is_wrong(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(control_check, "RocksdbEngine", Gullible)
+    monkeypatch.setattr(control_check, "RocksdbEngine", gullible)
     assert cli.main(["doctor", "--json", "--quiet"]) == 4
     checks = json.loads(capsys.readouterr().out)["checks"]
     found = {check["name"]: check for check in checks if check["name"].startswith("control ")}

@@ -25,9 +25,9 @@ from workloads.ledger import (
     Entries,
     Ledger,
 )
-from workloads.workload import Plan, Recovered
+from workloads.workload import EFFECTIVE_NAME, Plan, Recovered
 from workloads.ycsb.driver import DriverProcess, write_spec
-from workloads.ycsb.workload import EFFECTIVE_NAME, YcsbWorkload
+from workloads.ycsb.workload import YcsbWorkload
 
 DEADLINE_S = 30.0
 RECORDS = 500

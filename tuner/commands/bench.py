@@ -12,7 +12,6 @@ import typer
 
 from crashlab.kill import MeasurePlan
 from engines.lock import exclusive
-from engines.rocksdb.readback import effective_settings
 from knobs.errors import InvalidInput
 from knobs.finding import Finding
 from knobs.rocksdb import durability
@@ -149,7 +148,7 @@ def _bench(
 
 
 def _benched(name: str, request: Request, runs: Sequence[Measured]) -> BenchedConfig:
-    effective = effective_settings(runs[0].effective, request.column_family)
+    effective = request.engine.in_force(runs[0].effective)
     findings = [
         *request.findings,
         *_predicted(request),
@@ -160,7 +159,7 @@ def _benched(name: str, request: Request, runs: Sequence[Measured]) -> BenchedCo
 
 def _predicted(request: Request) -> list[Finding]:
     """What the catalogue predicts to break the contract: told beside the speed, never a verdict."""
-    stated = {**request.base.settings(request.column_family), **request.settings}
+    stated = request.engine.stated(request.settings)
     return durability.breaking(stated, request.contract)
 
 

@@ -22,7 +22,6 @@ from crashlab.states.plan import PlannedState
 from crashlab.validate import CrashPlan, split_states, validate
 from engines.lock import exclusive
 from engines.provenance import provenance
-from engines.rocksdb.readback import effective_settings
 from knobs.contract import Contract
 from knobs.errors import InvalidInput
 from knobs.rocksdb.changes import differences
@@ -86,7 +85,7 @@ def _crash(request: Request, plan: CrashPlan, folder: Path, data: Path | None, o
             progress.close()
     verdict = evidence.under(bound.contract)
     assert evidence.killed is not None, "validate always kills a run"
-    effective = effective_settings(evidence.killed.effective, bound.column_family)
+    effective = bound.engine.in_force(evidence.killed.effective)
     findings = [
         *bound.findings,
         *predicted(bound, bound.settings),

@@ -126,7 +126,7 @@ def _description(request: Request, plan: StudyPlan) -> dict[str, object]:
         "workload": request.workload.name,
         "properties": dict(request.workload.properties.stated),
         "clients": request.clients,
-        "column_family": request.column_family,
+        "column_family": request.engine.column_family,
         "settings": dict(request.settings),
         "sources": list(request.sources),
         "audit_only": plan.audit_only,

@@ -120,7 +120,7 @@ def write_winner(request: Request, folder: Path, trial: TrialResult) -> Path:
     """
     target = folder / "winner"
     target.mkdir(exist_ok=True)
-    options = request.base.apply(trial.settings, request.column_family)
+    options = request.engine.base.apply(trial.settings, request.engine.column_family)
     (target / OPTIONS_NAME).write_text(options.render(), encoding="utf-8")
     outside = {
         name: value
@@ -151,7 +151,7 @@ def repeat_command(request: Request, folder: Path) -> str:
         *properties,
     ]
     words += ["--contract", str(request.contract), "--clients", str(request.clients)]
-    words += ["--cf", request.column_family] if request.column_family != "default" else []
+    words += ["--cf", request.engine.column_family] if request.engine.column_family != "default" else []
     return shlex.join([*words, "--seed", str(request.seed)])
 
 

@@ -22,7 +22,6 @@ from crashlab.kill import KilledRun, MeasurePlan
 from crashlab.recording.record import RecordPlan
 from crashlab.subject import Subject
 from crashlab.validate import Lab, plan_all
-from engines.rocksdb.readback import effective_settings
 from knobs.errors import InvalidInput, Undecided
 from knobs.rocksdb import tuning
 from knobs.rocksdb.changes import differences
@@ -163,7 +162,7 @@ class TrialRunner:
         except Undecided as error:
             return replace(result, why=str(error))
         ratio, *references = self.reference.around(killed)
-        effective = effective_settings(killed.effective, self.request.column_family)
+        effective = self.request.engine.in_force(killed.effective)
         (folder / "effective.OPTIONS").write_text(killed.effective, encoding="utf-8")
         (folder / "measured.json").write_text(json.dumps(killed.measured, indent=1), encoding="utf-8")
         result = replace(
@@ -185,7 +184,7 @@ class TrialRunner:
     def _check_memory(self, settings: Mapping[str, str]) -> None:
         """Raises InvalidInput where cache and memtables do not fit this host, with the arithmetic."""
         limit = int(host_limits().memory_bytes * MEMORY_SHARE_MAX)
-        stated = {**self.request.base.settings(self.request.column_family), **settings}
+        stated = self.request.engine.stated(settings)
         wanted = tuning.memory_bytes(self.request.catalogue.in_force(stated))
         if wanted > limit:
             raise InvalidInput(

@@ -114,7 +114,7 @@ def refuse_too_short(plan: StudyPlan, finished: int) -> None:
 
 def _stated(request: Request) -> dict[str, str]:
     """What the user's OPTIONS file states: a candidate lies over it, so it is the reference's value."""
-    return request.base.settings(request.column_family)
+    return request.engine.stated({})
 
 
 def _refuse_unmatched(request: Request, patterns: Sequence[str]) -> None:

@@ -6,17 +6,16 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from engines.process import Watcher
 from engines.rocksdb.launch import RocksdbLaunch
-from workloads.workload import Event, Plan, Recovered
+from workloads.workload import EFFECTIVE_NAME, Event, Plan, Recovered
 from workloads.ycsb.driver import DriverProcess, lifeline, run_to_end, write_spec
 from workloads.ycsb.properties import Properties
 from workloads.ycsb.verifier import Verifier
 
 LOAD_DEADLINE_S = 3600.0
-EFFECTIVE_NAME = "effective.options"
-"""The settings in force, in the folder of a run, once it has said ``opened`` and then ``warming``."""
 
 
 @dataclass(frozen=True)
@@ -27,15 +26,30 @@ class YcsbWorkload:
     properties: Properties
     watcher: Watcher | None = None
 
-    def with_values(self, values: Mapping[str, str]) -> YcsbWorkload:
+    def with_values(self, values: Mapping[str, str]) -> Self:
         """The same with other properties; raises InvalidInput with every fault."""
         return dataclasses.replace(self, properties=self.properties.with_values(values))
+
+    @property
+    def parameters(self) -> Mapping[str, str]:
+        """Every property, stated or by default."""
+        return self.properties
+
+    @property
+    def initial_records(self) -> int:
+        """The records that `load` inserts."""
+        return self.properties.record_count
+
+    def at_most(self, records: int) -> Self:
+        """The same on a data set of at most so many records."""
+        return self.with_values({"recordcount": str(min(self.initial_records, records))})
 
     def load(
         self,
         launch: RocksdbLaunch,
         folder: Path,
         seed: int,
+        *,
         threads: int = 2,
         deadline_s: float = LOAD_DEADLINE_S,
     ) -> Event:

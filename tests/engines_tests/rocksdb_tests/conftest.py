@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from engines.rocksdb.engine import RocksdbEngine
-from knobs.rocksdb.options_file import from_default
 from workloads import registry
 from workloads.ledger import Entries, Ledger
 from workloads.workload import Plan
@@ -52,7 +51,7 @@ def make_database(tmp_path_factory: pytest.TempPathFactory, seed: int) -> MakeDa
     def make(settings: Mapping[str, str], properties: Mapping[str, str], provoke: str = "") -> KilledDatabase:
         folder = tmp_path_factory.mktemp("killed")
         workload = registry.find("ycsb:a").with_values({"recordcount": "300", **properties})
-        launch = RocksdbEngine().launch(from_default(), settings, folder, "default")
+        launch = RocksdbEngine().launch(settings, folder)
         workload.load(launch, folder, seed)
         plan = Plan(THREADS, seed, operations=400, provoke=provoke)
         with (

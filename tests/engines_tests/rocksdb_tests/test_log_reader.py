@@ -14,7 +14,6 @@ from engines.rocksdb.readback import effective_settings
 from engines.rocksdb.wal import located_writes
 from knobs.contract import Contract
 from knobs.errors import InvalidInput
-from knobs.rocksdb.options_file import from_default
 
 READER = RocksdbLogReader()
 
@@ -131,7 +130,7 @@ def test_a_launch_says_how_the_driver_opens_it(tmp_path_factory: pytest.TempPath
         "Application.flush_wal_every_ms": "50",
         "DBOptions.manual_wal_flush": "true",
     }
-    launch = RocksdbEngine().launch(from_default(), settings, folder, "default")
+    launch = RocksdbEngine().launch(settings, folder)
     spec = launch.spec()
     assert (spec["write.sync"], spec["write.disableWAL"]) == ("true", "false")
     assert (spec["application.flush_wal_every_ms"], spec["application.sync_wal_every_ms"]) == ("50", "0")
