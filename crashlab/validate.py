@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -39,9 +39,9 @@ class CrashPlan:
         return sum(self.states.values())
 
 
-def split_states(total: int) -> dict[str, int]:
-    """Share a number of states among the models: a third for `cache`, the rest for power cuts."""
-    cuts = [name for name, model in MODELS.items() if model.crash == "power-cut"]
+def split_states(models: Iterable[str], total: int) -> dict[str, int]:
+    """Share a number of states among these models: a third for `cache`, the rest for power cuts."""
+    cuts = [name for name in models if MODELS[name].crash == "power-cut"]
     cache = max(1, total // 3)
     share = max(1, (total - cache) // len(cuts))
     return {"cache": cache, **dict.fromkeys(cuts, share)}

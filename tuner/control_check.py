@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from crashlab.controls import run_controls
-from crashlab.models import MODELS
 from crashlab.preload.recorder import PreloadRecorder
 from crashlab.subject import Subject
 from engines.rocksdb.engine import RocksdbEngine
@@ -33,7 +32,9 @@ def controls(look: Look) -> Iterable[Check]:
             folder = scratch.folder(_existing(look.folder), "doctor")
             engine = RocksdbEngine()
             subject = Subject(engine, registry.find(engine.control_workload, supervisor))
-            found = run_controls(subject, PreloadRecorder(), list(MODELS), scratch, folder, CONTROL_SEED)
+            found = run_controls(
+                subject, PreloadRecorder(), list(engine.controls), scratch, folder, CONTROL_SEED
+            )
     except DuratuneError as error:
         yield Check("controls", "lacks", str(error), error.hint)
         return

@@ -9,16 +9,8 @@ on ext4). Nothing here depends on the seed: it is one extreme of what a cut may 
 from __future__ import annotations
 
 from crashlab.judging.verdict import CrashKind
-from crashlab.recording.write_log import Kind, Operation
-from crashlab.states.disk import (
-    WRITE_IS_ITS_OWN_SYNC,
-    Disk,
-    File,
-    Image,
-    NameChange,
-    Surviving,
-    build_image,
-)
+from crashlab.models.covering import changes_before, ended_before
+from crashlab.states.disk import Disk, File, Image, NameChange, Surviving, build_image
 from crashlab.states.horizon import Horizons
 
 
@@ -33,25 +25,10 @@ class SyncedModel:
         committed = horizons.names.at(position)
 
         def keeps_name(change: NameChange) -> bool:
-            return _ended_before(change.operation, committed)
+            return ended_before(change.operation, committed)
 
         def survivors(file: File) -> tuple[Surviving, ...]:
-            covered = horizons.of(file).at(position)
-            kept = []
-            for change in file.changes:
-                if change.begin >= position:
-                    break
-                journaled = change.kind is Kind.TRUNCATE and change.begin in file.resizing_truncations
-                if (
-                    _ended_before(change, covered)
-                    or (change.flags & WRITE_IS_ITS_OWN_SYNC and _ended_before(change, position))
-                    or (journaled and _ended_before(change, committed))
-                ):
-                    kept.append(Surviving(change))
-            return tuple(kept)
+            changes = changes_before(file, horizons, position, committed)
+            return tuple(Surviving(change) for change, is_durable in changes if is_durable)
 
         return build_image(disk, keeps_name, survivors)
-
-
-def _ended_before(operation: Operation, position: int) -> bool:
-    return operation.end is not None and operation.end < position

@@ -168,23 +168,37 @@ def written_bytes(operation: Operation) -> int:
 
 @dataclass(frozen=True)
 class Surviving:
-    """One content change that survives: wholly, or only its first ``bytes_kept`` bytes."""
+    """One content change that survives: wholly, or of a write only some ranges of the file.
+
+    A range has a begin and an end, as offsets in the file.
+    """
 
     operation: Operation
-    bytes_kept: int | None = None
+    ranges: tuple[tuple[int, int], ...] | None = None
+
+
+def written_ranges(survivor: Surviving) -> tuple[tuple[int, int], ...]:
+    """Which ranges of the file a surviving write wrote."""
+    operation = survivor.operation
+    whole = ((operation.a, operation.a + written_bytes(operation)),)
+    return whole if survivor.ranges is None else survivor.ranges
 
 
 @dataclass(frozen=True)
 class FileImage:
-    """What one file holds after a crash: which changes survive, applied in order to its base."""
+    """What one file holds after a crash: which changes survive, applied in order to its base.
+
+    ``size_max`` cuts off what lies behind it: growth whose size was not committed.
+    """
 
     file: File
     survivors: tuple[Surviving, ...]
+    size_max: int | None = None
 
     @property
     def identity(self) -> tuple[object, ...]:
         """Equal for equal content: the same changes to the same file."""
-        return (self.file.number, *((s.operation.begin, s.bytes_kept) for s in self.survivors))
+        return (self.file.number, self.size_max, *((s.operation.begin, s.ranges) for s in self.survivors))
 
     @property
     def untouched(self) -> bool:
@@ -192,7 +206,7 @@ class FileImage:
         return self.file.base is not None and not self.survivors
 
     def content(self) -> bytes:
-        return _apply(self.file.base_bytes(), self.survivors)
+        return _apply(self.file.base_bytes(), self.survivors)[: self.size_max]
 
 
 @dataclass(frozen=True)
@@ -215,8 +229,9 @@ def build_image(
     disk: Disk,
     keeps_name: Callable[[NameChange], bool],
     survivors: Callable[[File], tuple[Surviving, ...]],
+    size_max: Callable[[File, tuple[Surviving, ...]], int | None] = lambda *_: None,
 ) -> Image:
-    """The image in which the chosen changes of names and contents survive."""
+    """The image in which the chosen changes of names and contents survive, and of growth so much."""
     names = dict(disk.names_at_start)
     folders = set(disk.folders_at_start)
     for change in disk.name_changes:
@@ -225,7 +240,8 @@ def build_image(
     images: dict[int, FileImage] = {}
     for file in names.values():
         if file.number not in images:
-            images[file.number] = FileImage(file, survivors(file))
+            surviving = survivors(file)
+            images[file.number] = FileImage(file, surviving, size_max(file, surviving))
     return Image(frozenset(folders), {path: images[file.number] for path, file in names.items()})
 
 
@@ -263,11 +279,9 @@ def _apply(base: bytes, survivors: Sequence[Surviving]) -> bytes:
     for survivor in survivors:
         operation = survivor.operation
         if operation.kind is Kind.WRITE:
-            kept = written_bytes(operation) if survivor.bytes_kept is None else survivor.bytes_kept
-            end = operation.a + kept
-            if len(content) < operation.a:
-                content.extend(bytes(operation.a - len(content)))
-            content[operation.a : end] = operation.data[:kept]
+            for begin, end in written_ranges(survivor):
+                content.extend(bytes(max(0, begin - len(content))))
+                content[begin:end] = operation.data[begin - operation.a : end - operation.a]
         elif operation.kind is Kind.TRUNCATE:
             _resize(content, operation.a)
         else:

@@ -38,7 +38,7 @@ def test_crash_states(lab: Lab, sheet: Sheet, tmp_path: Path) -> None:
         subject = request.subject()
         recording = lab.record(subject, request.contract, RecordPlan(), tmp_path / name, request.seed)
         assert recording.believable, recording.facts.faults
-        planned = plan_all(recording, split_states(STATES), request.seed)
+        planned = plan_all(recording, split_states(request.engine.controls, STATES), request.seed)
         per_minute, judging_s = [], []
         for _ in range(STATE_ROUNDS):
             begin_s = time.monotonic()

@@ -201,7 +201,7 @@ def test_two_lives_of_one_table_are_two_contents_in_the_pool(tmp_path: Path) -> 
     disk = tape.disk(folders=("db",))
     materialiser = Materialiser(tmp_path / "pool", READER)
     half = build_image(
-        disk, lambda _: True, lambda file: tuple(Surviving(change, 5) for change in file.changes)
+        disk, lambda _: True, lambda file: tuple(Surviving(change, ((0, 5),)) for change in file.changes)
     )
     for name, image, wanted in (("half", half, b"whole"), ("whole", everything(disk), b"whole table")):
         database = materialiser.build(image, tmp_path / name)

@@ -119,8 +119,9 @@ def test_a_run_with_few_events_is_still_planned() -> None:
 
 
 @pytest.mark.parametrize("total", [3, 4, 10, 30, 100])
-def test_the_models_share_the_states(total: int) -> None:
-    share = split_states(total)
-    assert set(share) == {"cache", "synced"}
-    assert sum(share.values()) == total
+@pytest.mark.parametrize("models", [["cache", "synced"], ["cache", "synced", "torn"]])
+def test_the_models_share_the_states(models: list[str], total: int) -> None:
+    share = split_states(models, total)
+    assert set(share) == set(models)
+    assert total - len(models) < sum(share.values()) <= total
     assert min(share.values()) >= 1

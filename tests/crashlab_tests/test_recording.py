@@ -17,6 +17,7 @@ from crashlab.recording.record import RecordPlan, await_recorded
 from crashlab.subject import Subject
 from crashlab.validate import Lab, plan_all, split_states
 from engines.process import DeadlinePassed, Killed
+from engines.rocksdb.engine import CONTROLS
 from engines.rocksdb.launch import RocksdbLaunch
 from knobs.contract import Contract
 from knobs.errors import Undecided
@@ -228,7 +229,7 @@ def test_a_run_that_is_full_before_a_provocation_has_ended_is_a_valid_run(
 ) -> None:
     tested = driven(replace(subject((SYNC,)), threads=2), Mute)
     recording = lab.record(tested, STRICT, plan, tmp_path / "recording", seed)
-    states = lab.recover(recording, tested, plan_all(recording, split_states(9), seed))
+    states = lab.recover(recording, tested, plan_all(recording, split_states(CONTROLS, 9), seed))
     facts = recording.facts
     assert facts.faults == () and facts.operations > 100
     (said,) = facts.notes

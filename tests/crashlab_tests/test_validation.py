@@ -40,7 +40,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 def recorded(lab: Lab, tested: Subject, folder: Path, seed: int, plan: RecordPlan = RECORD) -> CrashEvidence:
     """A recorded run alone, with its states."""
     recording = lab.record(tested, STRICT, plan, folder / "recording", seed)
-    states = lab.recover(recording, tested, plan_all(recording, split_states(9), seed))
+    states = lab.recover(recording, tested, plan_all(recording, split_states(CONTROLS, 9), seed))
     return CrashEvidence(None, recording, states, NO_CONTROLS)
 
 
@@ -202,7 +202,7 @@ def test_the_core_workloads_hold_their_writes(lab: Lab, workload: str, seed: int
 
 def test_a_load_that_writes_nothing_decides_nothing(lab: Lab, seed: int, tmp_path: Path) -> None:
     """The whole validation, controls included."""
-    plan = CrashPlan(split_states(6), MEASURE, RECORD)
+    plan = CrashPlan(split_states(CONTROLS, 6), MEASURE, RECORD)
     found = validate(subject((), "ycsb:c"), PROCESS, plan, lab, tmp_path, seed).under(PROCESS)
     assert (found.process_crash.verdict, found.power_cut.verdict) == (UNKNOWN, UNKNOWN)
     assert "acknowledged no write" in found.power_cut.unknown_why

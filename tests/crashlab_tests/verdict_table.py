@@ -18,7 +18,7 @@ from crashlab.kill import MeasurePlan
 from crashlab.recording.record import RecordPlan
 from crashlab.subject import Subject
 from crashlab.validate import Lab, plan_all, split_states
-from engines.rocksdb.engine import RocksdbEngine
+from engines.rocksdb.engine import CONTROLS, RocksdbEngine
 from engines.rocksdb.readback import effective_settings
 from knobs import catalogue
 from knobs.contract import Contract
@@ -123,7 +123,7 @@ def run_row(row: Row, lab: Lab, folder: Path, controls: Sequence[Control], seed:
     # Under a window the load is paced to last several of it; that serves the other contracts as well.
     widest = max((Contract.parse(e.contract) for e in row.expected), key=lambda c: c.window_ms or 0.0)
     recording = lab.record(tested, widest, RECORD, folder / "recording", seed)
-    planned = plan_all(recording, split_states(STATES), seed)
+    planned = plan_all(recording, split_states(CONTROLS, STATES), seed)
     return CrashEvidence(killed, recording, lab.recover(recording, tested, planned), controls)
 
 

@@ -63,7 +63,9 @@ def command(
     request = resolve_asked(asked, RECORDS)
     name = folders.default_name(asked.engine, asked.workload, request.contract, "crash-")
     plan = CrashPlan(
-        split_states(states), MeasurePlan(measure_s=options.seconds(time)), RecordPlan(operations=operations)
+        split_states(request.engine.controls, states),
+        MeasurePlan(measure_s=options.seconds(time)),
+        RecordPlan(operations=operations),
     )
     folder = folders.for_one_run(asked.study, name)
     output.result(f"contract       {request.contract}: {request.contract.in_words()}")
@@ -77,7 +79,7 @@ def _crash(request: Request, plan: CrashPlan, folder: Path, data: Path | None, o
     with open_lab(request, folder, data) as (lab, bound):
         progress = output.progress()
         lab = replace(lab, say=output.note, advance=progress.advance)
-        came_from = origin(bound, lab.data, recorder=lab.recorder.name, models=list(MODELS))
+        came_from = origin(bound, lab.data, recorder=lab.recorder.name, models=list(bound.engine.controls))
         try:
             progress.start(plan.total_states, "crash states")
             evidence = validate(bound.subject(), bound.contract, plan, lab, folder, bound.seed)

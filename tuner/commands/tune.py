@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from crashlab.judging.verdict import Verdict
-from crashlab.models import MODELS
 from engines.lock import exclusive
 from knobs.configuration import parse_settings
 from knobs.errors import Undecided
@@ -145,7 +144,7 @@ def _tune(request: Request, plan: StudyPlan, folder: StudyFolder, data: Path | N
     for finding in findings:
         output.result(crash_report.finding_line(finding))
     with open_lab(request, folder.folder, data) as (lab, bound):
-        came_from = origin(bound, lab.data, recorder=lab.recorder.name, models=list(MODELS))
+        came_from = origin(bound, lab.data, recorder=lab.recorder.name, models=list(bound.engine.controls))
         progress = output.progress()
         try:
             outcome = Tuning(bound, plan, folder, lab, output).run(progress)

@@ -17,7 +17,6 @@ from crashlab.controls import Control, unknown_because
 from crashlab.judging.evidence import CrashVerdict
 from crashlab.judging.verdict import Verdict
 from crashlab.kill import MeasurePlan
-from crashlab.models import MODELS
 from crashlab.recording.record import RecordPlan
 from crashlab.validate import CrashPlan, Lab, split_states, validate
 from knobs.errors import InvalidInput, Undecided
@@ -156,7 +155,9 @@ class Tuning:
     def run(self, progress: Progress) -> StudyOutcome:
         """The whole study. Raises Undecided where controls fail or the lab fails several times in a row."""
         self._output.note("controls: one lossy and one honest run for the kill and for each crash model")
-        controls = self._lab.controls(self._request.subject({}), list(MODELS), self._request.seed)
+        controls = self._lab.controls(
+            self._request.subject({}), list(self._request.engine.controls), self._request.seed
+        )
         wrong = unknown_because(controls)
         if wrong:
             raise Undecided(
@@ -309,7 +310,11 @@ class Tuning:
         seed = self._request.seed + WINNER_SEED_STEP * (trial.number + 1)
         self._output.note(f"crashing trial {trial.number} once more, on a fresh run with seed {seed}")
         folder = self._lab.scratch.folder(self._folder.folder, "winner")
-        plan = CrashPlan(split_states(self._plan.winner_states), self._plan.trial.measure, RecordPlan())
+        plan = CrashPlan(
+            split_states(self._request.engine.controls, self._plan.winner_states),
+            self._plan.trial.measure,
+            RecordPlan(),
+        )
         evidence = validate(
             self._request.subject(trial.settings), self._request.contract, plan, self._lab, folder, seed
         )
