@@ -1,0 +1,132 @@
+"""The identity of each transaction: a token in its data, by which the lab knows it again.
+
+A token is a decimal integer of 19 digits: 7, six digits of client (from 1), twelve digits of sequence
+(from 1). pgbench's variables keep their value from one transaction of a client to the next, so a script
+counts its own; a transaction that pgbench tries again has its variables back as they were, and so the
+same token.
+
+The built-in scripts keep their shape: the token goes into the history row's filler column, which they
+leave empty. A script of the user's gets an insert of its own, the rider, inside its last transaction.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from knobs.errors import InvalidInput
+from workloads.pgbench.commands import Command, parse
+
+TOKEN_BASE, CLIENT_STEP = 7 * 10**18, 10**12
+RIDER_TABLE = "duratune_rider"
+RIDER_SCHEMA = f"CREATE TABLE {RIDER_TABLE} (token bigint NOT NULL)"
+COUNTER = "duratune_n"
+"""The variable that counts; every client starts with `-D duratune_n=0`."""
+_TOKEN = "duratune_token"
+_HISTORY_COLUMNS = "(tid, bid, aid, delta, mtime)"
+_HISTORY_VALUES = "(:tid, :bid, :aid, :delta, CURRENT_TIMESTAMP)"
+_RIDER = Command(f"INSERT INTO {RIDER_TABLE} (token) VALUES (:{_TOKEN})", 0)
+_WRITES = frozenset(("INSERT", "UPDATE", "DELETE", "MERGE", "COPY", "CALL", "DO", "TRUNCATE", "WITH"))
+_BEGINS, _ENDS = frozenset(("BEGIN", "START")), frozenset(("COMMIT", "END"))
+_MAY_HIDE_A_WRITE = "WITH"
+
+
+@dataclass(frozen=True)
+class Script:
+    """A script that pgbench runs, and where its tokens are found.
+
+    ``table`` and ``column`` hold the tokens; both are "" for a script without any write, which decides
+    nothing. ``notes`` say what was added to the user's script.
+    """
+
+    text: str
+    table: str = ""
+    column: str = ""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def writes(self) -> bool:
+        """Whether its transactions leave a token."""
+        return bool(self.table)
+
+
+def token(client: int, sequence: int) -> int:
+    """The token of a client's transaction, both counted from 1."""
+    return TOKEN_BASE + client * CLIENT_STEP + sequence
+
+
+def client_and_sequence(number: int) -> tuple[int, int]:
+    """Who wrote a token; raises ValueError where it is none."""
+    if not TOKEN_BASE < number < TOKEN_BASE + 10**6 * CLIENT_STEP:
+        raise ValueError(f"{number} is no token")
+    return divmod(number - TOKEN_BASE, CLIENT_STEP)
+
+
+def identified_builtin(text: str, name: str) -> Script:
+    """A built-in script, as pgbench itself shows it, with its token in the history row.
+
+    Raises InvalidInput where it is not of the shape that is known.
+    """
+    if "pgbench_history" not in text:
+        return Script(text)
+    if text.count(_HISTORY_COLUMNS) != 1 or text.count(_HISTORY_VALUES) != 1:
+        raise InvalidInput(f"pgbench's own script {name} has another shape than is known", where=name)
+    row = text.replace(_HISTORY_COLUMNS, _HISTORY_COLUMNS[:-1] + ", filler)")
+    row = row.replace(_HISTORY_VALUES, f"{_HISTORY_VALUES[:-1]}, :{_TOKEN})")
+    return Script(_counting() + row, "pgbench_history", "filler")
+
+
+def identified_custom(text: str, where: str) -> Script:
+    """A script of the user's, with the rider inside its last transaction, and what was added in words.
+
+    Raises InvalidInput for a script that cannot be read, that holds no SQL, or whose transactions do not
+    match.
+    """
+    commands = parse(text, where)
+    if not any(command.keyword for command in commands):
+        raise InvalidInput("the script holds no SQL command", where=where)
+    if not any(_may_write(command) for command in commands):
+        return Script(text)
+    first, last = _last_transaction(commands, where)
+    if first is None:
+        notes = (
+            f"{where} has no transaction of its own: it is wrapped in BEGIN and END, with a rider insert",
+        )
+        whole = [Command("BEGIN", 0), *commands, _RIDER, Command("END", 0)]
+    else:
+        notes = (
+            f"{where} gets a rider insert at the end of its last transaction (line {commands[last].line})",
+        )
+        whole = [*commands[:last], _RIDER, *commands[last:]]
+    body = "".join(f"{command.render()}\n" for command in whole)
+    return Script(_counting() + body, RIDER_TABLE, "token", notes)
+
+
+def _counting() -> str:
+    return (
+        f"\\set {COUNTER} :{COUNTER} + 1\n"
+        f"\\set {_TOKEN} {TOKEN_BASE} + (:client_id + 1) * {CLIENT_STEP} + :{COUNTER}\n"
+    )
+
+
+def _may_write(command: Command) -> bool:
+    if command.keyword != _MAY_HIDE_A_WRITE:
+        return command.keyword in _WRITES
+    return any(word in command.text.upper() for word in ("INSERT", "UPDATE", "DELETE", "MERGE"))
+
+
+def _last_transaction(commands: list[Command], where: str) -> tuple[int | None, int]:
+    """The indexes of the BEGIN and of the COMMIT of the script's last transaction; None where it has none."""
+    begun: int | None = None
+    found: tuple[int | None, int] = (None, -1)
+    for index, command in enumerate(commands):
+        if command.keyword in _BEGINS:
+            begun = index
+        elif command.keyword in _ENDS and begun is not None:
+            found, begun = (begun, index), None
+        elif command.keyword in ("ROLLBACK", "ABORT") and "TO" not in command.text.upper().split():
+            begun = None
+    if begun is not None:
+        raise InvalidInput(
+            f"the transaction begun in line {commands[begun].line} is never committed", where=where
+        )
+    return found
