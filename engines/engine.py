@@ -19,8 +19,8 @@ FileRole = Literal["wal", "table", "manifest", "current", "options", "identity",
 
 @dataclass(frozen=True)
 class LogPlace:
-    """Where one client write lies: the log file (by its number in the lab's disk) and the offset
-    behind the record that holds it."""
+    """Where one client write lies: the log (by the number that the lab gave it) and the offset behind the
+    record that holds it."""
 
     client: int
     sequence: int
@@ -31,10 +31,15 @@ class LogPlace:
 
 @dataclass(frozen=True)
 class LogOrder:
-    """One log file in the engine's own order of replay: ``rank`` rises from older to newer."""
+    """One log in the engine's own order of replay: ``rank`` rises from older to newer.
+
+    ``base_bytes`` is how much of it the base holds where that is less than the whole file, which an
+    engine may have made at its full size beforehand.
+    """
 
     file: int
     rank: int
+    base_bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -92,7 +97,10 @@ class LogReader(Protocol):
         ...
 
     def map_logs(self, files: Mapping[int, str], content: Callable[[int], bytes]) -> LogMap:
-        """Locate every client write: ``files`` gives each file's path, ``content`` its final bytes."""
+        """Locate every client write: ``files`` gives each log's path, ``content`` its final bytes.
+
+        A file that was renamed is a log for each of its names, with what it held at the end of each.
+        """
         ...
 
 

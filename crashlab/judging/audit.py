@@ -11,6 +11,7 @@ locate counts as unlocated, never as covered or exposed.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,8 +20,9 @@ import numpy.typing as npt
 from crashlab.judging.oracle import NEVER, Booleans, History, Integers, recovered_index
 from crashlab.judging.timeline import Timeline
 from crashlab.recording.write_log import Kind
-from crashlab.states.disk import Disk, File, written_bytes
+from crashlab.states.disk import written_bytes
 from crashlab.states.horizon import Horizons
+from crashlab.states.lives import Life
 from engines.engine import LogMap, LogPlace
 
 
@@ -113,10 +115,10 @@ class Disagreement:
     vanished: int
 
 
-def audit_run(disk: Disk, horizons: Horizons, log_map: LogMap, history: History) -> Audit:
+def audit_run(lives: Mapping[int, Life], horizons: Horizons, log_map: LogMap, history: History) -> Audit:
     """Locate every write of the history and work out since when its bytes were written and durable."""
-    reach = {order.file: _Reach(disk.files[order.file], horizons) for order in log_map.logs}
-    release = _Releases(disk, horizons, log_map)
+    reach = {order.file: _Reach(lives[order.file], horizons, order.base_bytes) for order in log_map.logs}
+    release = _Releases(lives, horizons, log_map)
     rank = {order.file: order.rank for order in log_map.logs}
     barrier = _barriers(log_map, reach, release)
 
@@ -159,22 +161,31 @@ def _barriers(log_map: LogMap, reach: dict[int, _Reach], release: _Releases) -> 
 
 
 class _Reach:
-    """How far into an append-only file the bytes were written, and were durable, by which position."""
+    """How far into a log the bytes were written, and were durable, by which position.
 
-    def __init__(self, file: File, horizons: Horizons) -> None:
-        self._horizon = horizons.of(file)
+    A log grows at its end, but an engine may write a page again as it fills, zeros and all. So a write
+    reaches as far as what it wrote is what the log holds in the end.
+    """
+
+    def __init__(self, life: Life, horizons: Horizons, base_bytes: int | None = None) -> None:
+        self._horizon = horizons.of(life.file)
         self._reached: list[int] = []
         self._ended: list[int] = []
-        reached, ended = file.base.content.stat().st_size if file.base else 0, 0
-        self._base_bytes = reached
+        base = life.file.base
+        if base_bytes is None:
+            base_bytes = base.content.stat().st_size if base and life.is_of_base else 0
+        reached, ended = base_bytes, 0
+        self._base_bytes = base_bytes
         self._unfinished = False
-        for change in file.changes:
+        final = life.final_content()
+        for change in life.changes:
             if change.kind is not Kind.WRITE:
                 continue
             if change.end is None:
                 self._unfinished = True
                 break
-            reached = max(reached, change.a + written_bytes(change))
+            data = bytes(change.data[: written_bytes(change)])
+            reached = max(reached, change.a + _common(data, final[change.a : change.a + len(data)]))
             ended = max(ended, change.end)
             self._reached.append(reached)
             self._ended.append(ended)
@@ -202,15 +213,24 @@ class _Reach:
         return self.covered_from(self._reached[-1]) if self._reached else 0
 
 
+def _common(first: bytes, second: bytes) -> int:
+    """How many bytes two texts have in common at their begin."""
+    if first == second:
+        return len(first)
+    length = min(len(first), len(second))
+    differs = np.frombuffer(first, np.uint8, length) != np.frombuffer(second, np.uint8, length)
+    return int(np.argmax(differs)) if differs.any() else length
+
+
 class _Releases:
     """From when on logs below a rank are not needed any more."""
 
-    def __init__(self, disk: Disk, horizons: Horizons, log_map: LogMap) -> None:
+    def __init__(self, lives: Mapping[int, Life], horizons: Horizons, log_map: LogMap) -> None:
         reach: dict[int, _Reach] = {}
         self._by_family: dict[int | None, list[tuple[int, int]]] = {}
         for statement in log_map.released:
             if statement.file not in reach:
-                reach[statement.file] = _Reach(disk.files[statement.file], horizons)
+                reach[statement.file] = _Reach(lives[statement.file], horizons)
             since = reach[statement.file].covered_from(statement.end_offset)
             self._by_family.setdefault(statement.family, []).append((statement.rank, since))
 

@@ -20,6 +20,7 @@ from crashlab.judging.timeline import Timeline
 from crashlab.recording.write_log import Operation, WriteLog
 from crashlab.states.disk import BaseFile, Disk
 from crashlab.states.horizon import Horizons
+from crashlab.states.lives import Life, lives
 from crashlab.states.plan import RunView
 from engines.engine import FileRole, LogMap, LogReader
 from knobs.errors import InvalidInput
@@ -108,6 +109,10 @@ class Recording:
         return Disk(base, [DATABASE_FOLDER], self.log.operations)
 
     @cached_property
+    def lives(self) -> dict[int, Life]:
+        return lives(self.disk)
+
+    @cached_property
     def horizons(self) -> Horizons:
         return Horizons(self.disk)
 
@@ -131,16 +136,17 @@ class Recording:
 
     @cached_property
     def log_map(self) -> LogMap:
-        files = {
-            number: path
-            for number, path in self.paths.items()
-            if path.startswith(DATABASE_FOLDER + "/") and self.reader.role(path) in ("wal", "manifest")
+        logs = {
+            number: life.path
+            for number, life in self.lives.items()
+            if life.path.startswith(DATABASE_FOLDER + "/")
+            and self.reader.role(life.path) in ("wal", "manifest")
         }
-        return self.reader.map_logs(files, lambda number: self.disk.files[number].final_content())
+        return self.reader.map_logs(logs, lambda number: self.lives[number].final_content())
 
     @cached_property
     def audit(self) -> Audit:
-        return audit_run(self.disk, self.horizons, self.log_map, self.history)
+        return audit_run(self.lives, self.horizons, self.log_map, self.history)
 
     @property
     def view(self) -> RunView:

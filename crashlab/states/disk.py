@@ -60,7 +60,7 @@ class File:
 
     def final_content(self) -> bytes:
         """What the file holds with every change applied, the one open at the kill included."""
-        return _apply(self.base_bytes(), [Surviving(change) for change in self.changes])
+        return apply(self.base_bytes(), [Surviving(change) for change in self.changes])
 
 
 @dataclass(frozen=True)
@@ -206,7 +206,7 @@ class FileImage:
         return self.file.base is not None and not self.survivors
 
     def content(self) -> bytes:
-        return _apply(self.file.base_bytes(), self.survivors)[: self.size_max]
+        return apply(self.file.base_bytes(), self.survivors)[: self.size_max]
 
 
 @dataclass(frozen=True)
@@ -274,7 +274,8 @@ def _rename_folder(names: dict[str, File], folders: set[str], operation: Operati
         folders.add((new + path[len(old) :]).rstrip("/"))
 
 
-def _apply(base: bytes, survivors: Sequence[Surviving]) -> bytes:
+def apply(base: bytes, survivors: Sequence[Surviving]) -> bytes:
+    """The content that surviving changes make of a base, applied in order."""
     content = bytearray(base)
     for survivor in survivors:
         operation = survivor.operation

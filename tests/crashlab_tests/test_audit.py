@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from crashlab.judging.audit import Audit, audit_run, disagreement
 from crashlab.judging.oracle import NEVER
 from crashlab.judging.timeline import Timeline
 from crashlab.recording.write_log import Kind
+from crashlab.states.disk import BaseFile
 from crashlab.states.horizon import Horizons
+from crashlab.states.lives import lives
 from engines.engine import LogMap, LogOrder, LogPlace, Released
 from tests.crashlab_tests.histories import W, history, rows
 from tests.crashlab_tests.tapes import Tape
@@ -32,6 +36,7 @@ class Run:
         self.writes: list[W] = []
         self.places: list[LogPlace] = []
         self.released: list[Released] = []
+        self.orders = [LogOrder(NEW_FILE, 5), LogOrder(OLD_FILE, 1)]
         self.sizes = {LOG: 0, NEWER: 0, MANIFEST: 0}
 
     def put(self, inode: int = LOG, *, write_first: bool = True, sync: bool = False, family: int = 0) -> W:
@@ -60,9 +65,8 @@ class Run:
 
     def audit(self) -> Audit:
         disk = self.tape.disk()
-        logs = [LogOrder(NEW_FILE, 5), LogOrder(OLD_FILE, 1)]
-        log_map = LogMap(self.places, logs, self.released)
-        return audit_run(disk, Horizons(disk), log_map, history(self.writes))
+        log_map = LogMap(self.places, self.orders, self.released)
+        return audit_run(lives(disk), Horizons(disk), log_map, history(self.writes))
 
 
 @pytest.fixture
@@ -246,3 +250,54 @@ def test_an_exposed_write_that_a_newer_one_replaced_has_survived_too(run: Run) -
     audit = run.audit()
     found = disagreement(audit, rows((0, 1, 2)), (), run.tape.position + 1)
     assert found.survived == 2
+
+
+def test_a_page_that_is_written_before_it_is_full_reaches_as_far_as_it_is_filled() -> None:
+    """As PostgreSQL writes its log: whole pages, again and again as they fill."""
+    run = Run()
+    page = bytearray(64)
+    for number in range(3):
+        page[10 * number : 10 * number + 10] = b"0123456789"
+        begin = run.tape.begin()
+        run.tape.write(LOG, 0, bytes(page))
+        run.tape.fdatasync(LOG)
+        run.writes.append(W(1, number, begin, run.tape.begin()))
+        run.places.append(LogPlace(1, number + 1, OLD_FILE, 10 * number + 10))
+    found = run.audit()
+    assert (found.covered, found.exposed, found.unlocated) == (3, 0, 0)
+    starts = [write.begin for write in run.writes]
+    assert all(start < written for start, written in zip(starts, found.written_from.tolist(), strict=True))
+    assert sorted(found.covered_from.tolist()) == found.covered_from.tolist()
+    assert found.covered_from[1] > run.writes[0].end, "the first page held none of the second write"
+
+
+def test_what_a_recycled_log_held_before_is_no_part_of_it() -> None:
+    run = Run()
+    run.put(sync=True)
+    run.put(sync=True)
+    run.tape.rename("db/000001.log", "db/000009.log", LOG)
+    run.tape.fsync_folder()
+    recycled = max(lives(run.tape.disk()))
+    run.sizes[LOG] = 0
+    begin = run.tape.begin()
+    run.log(LOG, b"abcdefghij")
+    run.writes.append(W(1, 2, begin, run.tape.begin()))
+    run.places.append(LogPlace(1, 3, recycled, 10))
+    run.orders = [*run.orders, LogOrder(recycled, 9)]
+    found = run.audit()
+    assert (found.covered, found.exposed) == (2, 1)
+    run.tape.fdatasync(LOG)
+    assert run.audit().covered_from[2] > begin
+
+
+def test_a_log_made_at_its_full_size_beforehand_is_of_the_base_only_so_far(tmp_path: Path) -> None:
+    (tmp_path / "log").write_bytes(b"old record" + bytes(54))
+    tape = Tape()
+    begin = tape.begin()
+    tape.write(LOG, 10, b"new record")
+    disk = tape.disk(BaseFile("db/000001.log", LOG, tmp_path / "log"))
+    acked = W(1, 0, begin, tape.begin())
+    for base_bytes, exposed in ((10, 1), (None, 0)):
+        places = LogMap([LogPlace(1, 1, 0, 20)], [LogOrder(0, 1, base_bytes)], [])
+        found = audit_run(lives(disk), Horizons(disk), places, history([acked]))
+        assert found.exposed == exposed, "the zeros of the base are no record"
