@@ -13,6 +13,7 @@
 /* Forget a descriptor that is about to be closed in some other way than close. */
 static void closes(int descriptor) {
   struct file file;
+  socket_forget(descriptor);
   if (!file_find(descriptor, &file) || !recorder_enter()) return;
   file_forget(descriptor);
   struct record *record = record_prepare_plain(OP_CLOSE, file.inode, 0, 0, 0);
@@ -23,6 +24,7 @@ static void closes(int descriptor) {
 
 INTERPOSED int close(int descriptor) {
   struct file file;
+  socket_forget(descriptor);
   if (!file_find(descriptor, &file) || !recorder_enter()) return real()->close(descriptor);
   file_forget(descriptor);
   struct record *record = record_prepare_plain(OP_CLOSE, file.inode, 0, 0, 0);

@@ -24,6 +24,7 @@ static struct {
   uint64_t inode;
   int64_t offset;
 } mappings[MAPPINGS];
+static _Atomic int mappings_seen; /* most programs have none, and unmap often */
 
 static void remember_mapping(void *address, size_t bytes, uint64_t inode, off_t offset) {
   for (int i = 0; i < MAPPINGS; i++) {
@@ -32,6 +33,7 @@ static void remember_mapping(void *address, size_t bytes, uint64_t inode, off_t 
     mappings[i].bytes = bytes;
     mappings[i].inode = inode;
     mappings[i].offset = offset;
+    atomic_fetch_add(&mappings_seen, 1);
     return;
   }
   recorder_count(UNSEEN_FAULT);
@@ -54,7 +56,7 @@ INTERPOSED void *mmap64(void *address, size_t bytes, int protection, int flags, 
 }
 
 INTERPOSED int munmap(void *address, size_t bytes) {
-  for (int i = 0; i < MAPPINGS; i++) {
+  for (int i = 0; i < MAPPINGS && atomic_load(&mappings_seen) > 0; i++) {
     uintptr_t start = (uintptr_t)address;
     /* Free the place only if the whole mapping goes; otherwise it is still good for msync. */
     if (start != 0 && bytes >= mappings[i].bytes) atomic_compare_exchange_strong(&mappings[i].address, &start, 0);

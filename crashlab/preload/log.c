@@ -21,8 +21,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "ledger.h"
-
 enum { BLOCK_BYTES = 65536, FILE_LOCKS = 512, FILE_LOCK_BITS = 9 };
 
 struct lock {
@@ -76,7 +74,7 @@ struct thread {
   char *end;
 };
 
-enum state { STATE_NEW, STATE_STARTING, STATE_OFF, STATE_ON };
+enum state { STATE_NEW, STATE_STARTING, STATE_OFF, STATE_STAMPING, STATE_ON };
 
 static _Atomic int state;
 static struct log_header *header;
@@ -87,7 +85,7 @@ static char root[PATH_MAX];
 static __thread struct thread thread __attribute__((tls_model("initial-exec")));
 
 static void recorder_start(void);
-static void attach(void);
+static void attach(enum origin origin);
 
 /* ---- starting ---- */
 
@@ -146,9 +144,14 @@ bool record_is_dropped(const char *call) {
 }
 #endif
 
-static void start(const char *log_path, const char *root_path, const char *ledger_path) {
+static void open_ledger(const char *path) {
+  size_t bytes;
+  ledger = map_file(path, &bytes);
   errno = EINVAL;
-  if (root_path == NULL || ledger_path == NULL) refuse("DURATUNE_RECORD_ROOT or DURATUNE_RECORD_LEDGER", "not set");
+  if (!dt_ledger_is_valid(ledger, bytes)) refuse("no ledger", path);
+}
+
+static void open_log(const char *log_path, const char *root_path) {
   if (realpath(root_path, root) == NULL) refuse("root", root_path);
   struct stat status;
   if (stat(root, &status) != 0) refuse("root", root);
@@ -159,22 +162,30 @@ static void start(const char *log_path, const char *root_path, const char *ledge
   if (bytes < BLOCK_BYTES || memcmp(header->magic, "DTWLOG01", 8) != 0 || header->capacity > bytes ||
       header->block_bytes != BLOCK_BYTES || header->nonce == 0)
     refuse("no write log", log_path);
-  ledger = map_file(ledger_path, &bytes);
+  make_locks(log_path);
+}
+
+static void start(const char *log_path, const char *root_path, const char *ledger_path, const char *list_path) {
   errno = EINVAL;
-  if (memcmp(ledger->magic, DT_LEDGER_MAGIC, 8) != 0) refuse("no ledger", ledger_path);
+  if (ledger_path == NULL || (log_path != NULL && root_path == NULL))
+    refuse("DURATUNE_RECORD_ROOT or DURATUNE_RECORD_LEDGER", "not set");
+  if (log_path != NULL) open_log(log_path, root_path);
+  open_ledger(ledger_path);
+  errno = EINVAL;
+  const char *fault = list_path == NULL ? NULL : processes_open(list_path);
+  if (fault != NULL) refuse(fault, list_path);
   process = real()->mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (process == MAP_FAILED) refuse("map", "a page");
   if (madvise(process, 4096, MADV_WIPEONFORK) != 0) refuse("MADV_WIPEONFORK", "a page");
-  make_locks(log_path);
 #ifdef DURATUNE_TEST_DROP
   const char *drop = getenv("DURATUNE_TEST_DROP");
   if (drop != NULL) snprintf(dropped, sizeof dropped, ",%s,", drop);
 #endif
 }
 
-/* The first attach of a forked child, so that it is in the log even if it writes nothing. */
+/* The first attach of a forked child, so that it is known even if it writes nothing. */
 static void after_fork(void) {
-  if (atomic_load(&state) == STATE_ON) attach();
+  if (atomic_load(&state) >= STATE_STAMPING) attach(ORIGIN_FORK);
 }
 
 static __attribute__((constructor)) void recorder_start(void) {
@@ -186,62 +197,79 @@ static __attribute__((constructor)) void recorder_start(void) {
   }
   thread.inside = true;
   int saved = errno;
-  const char *log_path = getenv("DURATUNE_RECORD_LOG");
-  if (log_path == NULL) {
+  const char *log_path = getenv("DURATUNE_RECORD_LOG"), *ledger_path = getenv("DURATUNE_RECORD_LEDGER");
+  if (log_path == NULL && ledger_path == NULL) {
     atomic_store(&state, STATE_OFF);
   } else {
     /* The strings are used up here: PostgreSQL later overwrites the environment's memory to show titles. */
-    start(log_path, getenv("DURATUNE_RECORD_ROOT"), getenv("DURATUNE_RECORD_LEDGER"));
+    start(log_path, getenv("DURATUNE_RECORD_ROOT"), ledger_path, getenv("DURATUNE_RECORD_PROCESSES"));
     pthread_atfork(NULL, NULL, after_fork);
-    attach();
-    file_adopt_inherited();
-    atomic_store(&state, STATE_ON);
+    attach(ORIGIN_PROGRAM);
+    if (log_path != NULL) file_adopt_inherited();
+    atomic_store(&state, log_path != NULL ? STATE_ON : STATE_STAMPING);
   }
   errno = saved;
   thread.inside = false;
 }
 
-static void attach(void) {
+static void attach(enum origin origin) {
   bool inside = thread.inside;
   int saved = errno;
   thread.inside = true;
   process->pid = getpid();
-  const struct iovec name = {root, strlen(root)};
-  struct record *record = record_prepare(OP_ATTACH, &name, 1, name.iov_len);
-  record->a = process->pid;
-  record->b = (int64_t)root_device;
-  record_begin(record);
+  pid_t parent = getppid();
+  processes_report(process->pid, parent, origin);
+  if (header != NULL) {
+    const struct iovec name = {root, strlen(root)};
+    struct record *record = record_prepare(OP_ATTACH, &name, 1, name.iov_len);
+    record->a = process->pid;
+    record->b = (int64_t)root_device;
+    record->inode = (uint64_t)parent;
+    record->flags = (uint32_t)origin;
+    record_begin(record);
+  }
   thread.inside = inside;
   errno = saved;
 }
 
 /* ---- who may record ---- */
 
-bool recorder_enter(void) {
+/* The state once the recorder has started. */
+static int started(void) {
   int now = atomic_load_explicit(&state, memory_order_acquire);
-  if (now != STATE_ON) {
-    if (now == STATE_OFF) return false;
-    recorder_start();
-    if (atomic_load(&state) != STATE_ON) return false;
-  }
+  if (now > STATE_STARTING) return now;
+  recorder_start();
+  return atomic_load(&state);
+}
+
+bool recorder_enter(void) {
+  if (started() != STATE_ON) return false;
   if (thread.inside) {
     if (thread.pid == process->pid) recorder_count(UNSEEN_FAULT);
     return false;
   }
-  if (process->pid == 0) attach();
+  if (process->pid == 0) attach(ORIGIN_FORK);
   thread.inside = true;
   return true;
 }
 
+dt_ledger_header *recorder_ledger(void) {
+  if (started() < STATE_STAMPING) return NULL;
+  if (process->pid == 0) attach(ORIGIN_FORK);
+  return ledger;
+}
+
 void recorder_leave(void) { thread.inside = false; }
 
-void recorder_count(enum unseen what) { atomic_fetch_add(&header->unseen[what], 1); }
+void recorder_count(enum unseen what) {
+  if (header != NULL) atomic_fetch_add(&header->unseen[what], 1);
+}
 
 dev_t recorder_device(void) { return root_device; }
 
 const char *recorder_root(void) { return root; }
 
-bool recorder_is_in_own_process(void) { return getpid() == process->pid; }
+bool recorder_is_in_own_process(void) { return process != NULL && getpid() == process->pid; }
 
 /* ---- records ---- */
 

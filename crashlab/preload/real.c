@@ -69,6 +69,12 @@ const struct real_calls *real(void) {
   FIND(copy_file_range);
   FIND(sendfile);
   FIND(splice);
+  FIND(recv);
+  FIND(recvfrom);
+  FIND(recvmsg);
+  FIND(send);
+  FIND(sendto);
+  FIND(sendmsg);
 #undef FIND
   /* Not in glibc before 2.34; nobody calls them there. */
   *(void **)(&calls.close_range) = dlsym(RTLD_NEXT, "close_range");

@@ -1,6 +1,10 @@
 /*
  * The preload recorder: what its files share (format: docs/formats.md, "The write log").
  *
+ * Modes, by the environment: with DURATUNE_RECORD_LOG (and _ROOT and _LEDGER) calls are recorded, and acknowledgements
+ * are stamped; with DURATUNE_RECORD_LEDGER alone they are only stamped, and every other call passes; with neither the
+ * library is idle. DURATUNE_RECORD_PROCESSES adds, in both modes, the list of the processes that the library is in.
+ *
  * Promise. Every call below the recorded root that changes bytes, sizes or names, and every sync, is in the log in two
  * records: a begin before the call is made, an end before control returns to the engine. A record is complete or
  * absent, whenever the process is killed. If the log has no room for a begin, the call is not made.
@@ -23,9 +27,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/types.h>
 #include <sys/uio.h>
+
+#include "ledger.h"
 
 #define INTERPOSED __attribute__((visibility("default")))
 
@@ -92,6 +99,8 @@ dev_t recorder_device(void);
 const char *recorder_root(void);
 /* Whether this is the process that the recorder attached to, and not a vfork child that borrows its memory. */
 bool recorder_is_in_own_process(void);
+/* The ledger that acknowledgements are stamped in, with a log or without one; NULL where the library is idle. */
+dt_ledger_header *recorder_ledger(void);
 
 /*
  * Take room for an operation and its end, and copy the payload from `parts`, up to `bytes`. Where there is no room,
@@ -133,6 +142,20 @@ void file_adopt_inherited(void);
 void file_forget(int descriptor);
 void file_copy(int from, int to);
 void file_set_flags(int descriptor, int flags);
+
+/* ---- calls_socket.c ---- */
+
+/* The descriptor is about to be closed. */
+void socket_forget(int descriptor);
+
+/* ---- processes.c: the list of the processes that the library is in ---- */
+
+enum origin { ORIGIN_PROGRAM = 1, ORIGIN_FORK = 2 };
+
+/* Map the list; returns NULL, or what is wrong with it. */
+const char *processes_open(const char *path);
+/* Put this process on the list, if there is one. */
+void processes_report(pid_t pid, pid_t parent, enum origin origin);
 
 /* ---- place.c: where a path leads ---- */
 
@@ -194,6 +217,12 @@ struct real_calls {
   ssize_t (*copy_file_range)(int, off_t *, int, off_t *, size_t, unsigned);
   ssize_t (*sendfile)(int, int, off_t *, size_t);
   ssize_t (*splice)(int, off_t *, int, off_t *, size_t, unsigned);
+  ssize_t (*recv)(int, void *, size_t, int);
+  ssize_t (*recvfrom)(int, void *, size_t, int, struct sockaddr *, socklen_t *);
+  ssize_t (*recvmsg)(int, struct msghdr *, int);
+  ssize_t (*send)(int, const void *, size_t, int);
+  ssize_t (*sendto)(int, const void *, size_t, int, const struct sockaddr *, socklen_t);
+  ssize_t (*sendmsg)(int, const struct msghdr *, int);
 };
 /*
  * Found at the first use. A library that is stacked before this one in LD_PRELOAD is not reached from here: a call that

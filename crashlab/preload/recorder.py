@@ -38,7 +38,33 @@ class PreloadRecorder:
         sanitizer's runtime is told that it need not be first. Raises MachineLacks where the library
         was not built, InvalidInput where its path cannot be preloaded.
         """
-        library = self._library or native.find("libduratune_record.so")
+        return {
+            **self._preloaded(),
+            "DURATUNE_RECORD_LOG": str(log.resolve()),
+            "DURATUNE_RECORD_ROOT": str(root.resolve()),
+            "DURATUNE_RECORD_LEDGER": str(ledger.resolve()),
+        }
+
+    def acks_environment(self, ledger: Path, processes: Path) -> dict[str, str]:
+        """As `environment`, for a run without a write log: acknowledgements are stamped in ``ledger``
+        and processes report in ``processes`` (`ProcessList`); every other call passes.
+
+        DURATUNE_RECORD_LOG must not be in the environment that this is added to. Raises as
+        `environment` does.
+        """
+        return {
+            **self._preloaded(),
+            "DURATUNE_RECORD_LEDGER": str(ledger.resolve()),
+            "DURATUNE_RECORD_PROCESSES": str(processes.resolve()),
+        }
+
+    @property
+    def library(self) -> Path:
+        """The library that is preloaded. Raises MachineLacks where it was not built."""
+        return self._library or native.find("libduratune_record.so")
+
+    def _preloaded(self) -> dict[str, str]:
+        library = self.library
         if any(character in str(library) for character in " :"):
             raise InvalidInput(
                 "LD_PRELOAD cannot name a path with a space or a colon",
@@ -50,9 +76,6 @@ class PreloadRecorder:
         return {
             "LD_PRELOAD": " ".join([*already, str(library)]),
             "ASAN_OPTIONS": ":".join(filter(None, [sanitizer, "verify_asan_link_order=0"])),
-            "DURATUNE_RECORD_LOG": str(log.resolve()),
-            "DURATUNE_RECORD_ROOT": str(root.resolve()),
-            "DURATUNE_RECORD_LEDGER": str(ledger.resolve()),
         }
 
     def run_canary(self, root: Path, log: Path, ledger: Path) -> CanaryReport:
