@@ -14,7 +14,21 @@ from typing import Literal, Protocol, Self
 from knobs.catalogue import Settings
 from knobs.contract import Contract
 
-FileRole = Literal["wal", "table", "manifest", "current", "options", "identity", "lock", "info-log", "other"]
+FileRole = Literal[
+    "wal",
+    "table",
+    "manifest",
+    "current",
+    "options",
+    "identity",
+    "lock",
+    "info-log",
+    "other",
+    "relation",
+    "control",
+    "transactions",
+    "cache",
+]
 
 
 @dataclass(frozen=True)
