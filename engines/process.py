@@ -3,7 +3,9 @@
 Each child has its own session, so a Ctrl-C on the terminal reaches duratune alone; the environment
 variable DURATUNE_OWNER, by which the supervisor finds what a dead duratune has left running; and, for
 programs that know it, a lifeline, which is stdin (descriptor 0): a pipe whose other end only duratune
-holds. A program that sees its end there kills itself.
+holds. A program that sees its end there kills itself. A program that overwrites its environment, or runs
+as a user whose environment may not be read, is known by its title: PostgreSQL's are
+"postgres: CLUSTER_NAME: ...", and a cluster's name is the same mark and a slash and its number.
 
 Not covered: a descendant that clears its environment and leaves its parent before it is enumerated.
 """
@@ -53,12 +55,19 @@ class Watcher(Protocol):
 
 @dataclass(frozen=True)
 class LaunchSpec:
-    """What to start. ``environment`` is added to duratune's own; ``log`` receives stderr."""
+    """What to start. ``log`` receives stderr.
+
+    ``environment`` is added to duratune's own, or is all there is where it ``inherits`` nothing. ``user``
+    is the uid and gid to run as, without further groups; ``descriptors`` stay open under their numbers.
+    """
 
     command: Sequence[str]
     log: Path
     folder: Path | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
+    inherits: bool = True
+    user: tuple[int, int] | None = None
+    descriptors: Sequence[int] = ()
 
 
 @dataclass(frozen=True)
@@ -158,6 +167,10 @@ class Child:
         self._release()
         return code
 
+    def signal(self, number: signal.Signals) -> None:
+        """Send it a signal; nothing happens if it has ended."""
+        _signal(self.identity, number)
+
     def kill(self, at_last: Callable[[], object] = lambda: None) -> Killed:
         """SIGKILL it and all its descendants, the parent first, and wait until none is left.
 
@@ -247,23 +260,41 @@ def kill_tree(
 
 
 def owned_by(owner: ProcessIdentity) -> list[ProcessIdentity]:
-    """The running processes that a given duratune has started, by the variable in their environment."""
+    """The running processes that a given duratune has started: its mark is in their environment or title."""
     mark = f"{OWNER_VARIABLE}={owner}".encode()
-    found = []
-    for pid in psutil.pids():
-        try:
-            environment = Path(f"/proc/{pid}/environ").read_bytes()
-        except OSError:
-            continue  # It has ended, or it is another user's and so not ours.
-        if mark in environment.split(b"\0"):
-            identity = identify(pid)
-            if identity is not None:
-                found.append(identity)
-    return found
+    return [
+        process
+        for process in _processes()
+        if mark in _read(process, "environ").split(b"\0") or _name_in_title(process).startswith(mark + b"/")
+    ]
+
+
+def titled(name: str) -> list[ProcessIdentity]:
+    """The running processes whose title is "PROGRAM: NAME: ...", with this very name."""
+    return [process for process in _processes() if _name_in_title(process) == name.encode()]
+
+
+def _processes() -> list[ProcessIdentity]:
+    return [found for found in map(identify, psutil.pids()) if found is not None]
+
+
+def _read(process: ProcessIdentity, file: str) -> bytes:
+    try:
+        return Path(f"/proc/{process.pid}/{file}").read_bytes()
+    except OSError:
+        return b""  # It has ended, or it is another user's and must be known by its title.
+
+
+def _name_in_title(process: ProcessIdentity) -> bytes:
+    """What stands between the first two colons of a title, which takes the place of the arguments."""
+    parts = _read(process, "cmdline").split(b": ", 2)
+    return parts[1] if len(parts) == 3 else b""
 
 
 def _start(spec: LaunchSpec) -> subprocess.Popen[bytes]:
-    environment = {**os.environ, **spec.environment, OWNER_VARIABLE: str(own_identity())}
+    inherited = os.environ if spec.inherits else {}
+    environment = {**inherited, **spec.environment, OWNER_VARIABLE: str(own_identity())}
+    user, group = spec.user or (None, None)
     with spec.log.open("ab") as log:
         # Unbuffered: a line is written by one call or not at all.
         return subprocess.Popen(
@@ -275,6 +306,11 @@ def _start(spec: LaunchSpec) -> subprocess.Popen[bytes]:
             stdout=subprocess.PIPE,
             stderr=log,
             start_new_session=True,
+            pass_fds=tuple(spec.descriptors),
+            user=user,
+            group=group,
+            # Root's further groups would give its hold on files to a user that is to have none.
+            extra_groups=None if spec.user is None else (),
         )
 
 

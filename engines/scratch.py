@@ -33,6 +33,7 @@ from typing import Self
 
 from engines.host import mounts_below
 from engines.identity import ProcessIdentity, boot_id, own_identity
+from engines.postgresql import shared_memory
 from knobs.errors import InvalidInput, MachineLacks
 
 MARKER_NAME = ".duratune-scratch"
@@ -240,6 +241,8 @@ def _remove_folder(path: Path, token: str) -> None:
         return
     if marker != token:
         raise _NotOurs("it does not carry duratune's marker")
+    # A killed server's segments can be found only by way of its data folder.
+    shared_memory.release_below(path)
     mounts = mounts_below(path)
     if mounts:
         raise OSError(16, f"something is mounted on {mounts[0]}")

@@ -1,14 +1,16 @@
 from __future__ import annotations
 
 import os
+import pwd
 import signal
+import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
 from engines.identity import ProcessIdentity, identify, own_identity
-from engines.process import Child, DeadlinePassed, LaunchSpec, kill_tree, owned_by
+from engines.process import OWNER_VARIABLE, Child, DeadlinePassed, LaunchSpec, kill_tree, owned_by, titled
 from knobs.errors import MachineLacks, Undecided
 from tests.engines_tests.programs import FAMILY, READY_SLEEP, SLEEP, first_line, python, running
 
@@ -224,3 +226,59 @@ def test_the_end_of_the_input_is_seen(tmp_path: Path) -> None:
         child.write_line("abc", 30, "test")
         child.end_input()
         assert child.read_line(30, "test") == "4"
+
+
+def test_a_title_tells_whose_a_process_is() -> None:
+    """PostgreSQL writes titles over its arguments and its environment; only the first part is looked at."""
+    mark = f"{OWNER_VARIABLE}={own_identity()}"
+    titles = (
+        f"postgres: {mark}/1: walwriter ",
+        f"postgres: {mark}/12: x",
+        f"grep {mark}/1: y",
+        f"a: b: {mark}/1: z",
+    )
+    processes = [subprocess.Popen([title, "60"], executable="sleep", env={}) for title in titles]
+    try:
+        first, second, *others = (identify(process.pid) for process in processes)
+        assert titled(f"{mark}/1") == [first]
+        assert set(owned_by(own_identity())) == {first, second} and None not in others
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+def test_what_a_child_does_not_inherit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DURATUNE_TEST_INHERITED", "1")
+    source = "import os; print(sorted(set(os.environ) - {'LC_CTYPE'}), flush=True)"
+    spec = LaunchSpec(python(source), tmp_path / "log", environment={"OWN": "1"}, inherits=False)
+    with Child(spec) as child:
+        assert child.read_line(30, "test") == f"['{OWNER_VARIABLE}', 'OWN']"
+
+
+def test_a_descriptor_that_is_handed_down(tmp_path: Path) -> None:
+    descriptor = os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY)
+    source = f"import os; print(os.readlink('/proc/self/fd/{descriptor}'), flush=True)"
+    try:
+        for given, line in (((descriptor,), str(tmp_path)), ((), None)):
+            with Child(LaunchSpec(python(source), tmp_path / "log", descriptors=given)) as child:
+                assert child.read_line(30, "test") == line
+    finally:
+        os.close(descriptor)
+
+
+@pytest.mark.usefixtures("as_root")
+def test_a_child_of_another_user(tmp_path: Path) -> None:
+    nobody = pwd.getpwnam("nobody")
+    spec = LaunchSpec(["id"], tmp_path / "log", folder=Path("/"), user=(nobody.pw_uid, nobody.pw_gid))
+    with Child(spec) as child:
+        line = child.read_line(30, "test")
+        assert line is not None and f"uid={nobody.pw_uid}" in line and "root" not in line
+
+
+def test_a_signal_for_a_child(tmp_path: Path) -> None:
+    with Child(LaunchSpec(python(READY_SLEEP), tmp_path / "log")) as child:
+        child.read_line(30, "test")
+        child.signal(signal.SIGTERM)
+        assert child.wait(30, "test") == -signal.SIGTERM
+        child.signal(signal.SIGTERM)  # It has ended: nothing happens.

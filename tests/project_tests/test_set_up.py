@@ -116,6 +116,7 @@ def test_the_list_is_one_plain_name_a_line() -> None:
     names = [line for line in lines if not line.startswith("#")]
     assert all(re.fullmatch(r"[a-z0-9][a-z0-9+.-]+", name) for name in names)
     assert len(names) == len(set(names)) and "make" in names
+    assert {"librocksdb-dev", "postgresql", "postgresql-contrib", "libpq-dev"} <= set(names)
 
 
 @pytest.fixture

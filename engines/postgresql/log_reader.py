@@ -1,0 +1,92 @@
+"""PostgreSQL's files in a recorded folder: their roles, and where each transaction's commit lies.
+
+A transaction is durable once every byte of the log up to the end of its commit record is (PostgreSQL
+manual, 30.3 Write-Ahead Logging). Which transaction is whose, the log does not say: that is read from
+the tables (`xmin` beside the token) and handed in.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from engines.engine import FileRole, LogMap, LogOrder, LogPlace
+from engines.postgresql.wal import SEGMENT_NAME, Stream, segment_number
+
+_ROLES: tuple[tuple[re.Pattern[str], FileRole], ...] = (
+    (re.compile(r"pg_wal/[0-9A-F]{24}"), "wal"),
+    (re.compile(r"global/pg_control"), "control"),
+    (re.compile(r"(.*/)?pg_internal\.init(\.\d+)?"), "cache"),
+    (re.compile(r"(base/\d+|global|pg_tblspc/.*)/(t\d+_)?\d+(_\w+)?(\.\d+)?"), "relation"),
+    (re.compile(r"(base/\d+|global)/pg_filenode\.map(\.tmp)?"), "relation"),
+    (re.compile(r"(pg_xact|pg_multixact|pg_subtrans|pg_commit_ts)/.*"), "transactions"),
+    (re.compile(r"postmaster\.(pid|opts)"), "lock"),
+    (re.compile(r"(pg_stat|pg_stat_tmp|pg_notify|log)/.*|current_logfiles|server\.log"), "info-log"),
+    (re.compile(r".*\.(conf|auto\.conf\.tmp)"), "options"),
+    (re.compile(r"(.*/)?PG_VERSION"), "identity"),
+)
+
+
+@dataclass(frozen=True)
+class PostgresqlLogReader:
+    """``start`` is the LSN of a record from which the log is read, that of the base's last checkpoint;
+    ``owners`` tell whose each transaction was: xid to client and sequence."""
+
+    start: int = 0
+    owners: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+
+    def role(self, path: str) -> FileRole:
+        """By the path below the recorded root, or below the data directory."""
+        inside = path.removeprefix("db/")
+        return next((role for pattern, role in _ROLES if pattern.fullmatch(inside)), "other")
+
+    def unrecorded(self, path: str) -> bool:
+        """What the server writes through stdio, which the recorder cannot see: caches that it removes when
+        it recovers, statistics that it then throws away, and its own messages."""
+        return self.role(path) in ("cache", "lock", "info-log")
+
+    def log_rank(self, path: str) -> int:
+        """Segments are replayed in the order of their names, within one timeline."""
+        found = SEGMENT_NAME.fullmatch(_name(path))
+        return int(found[2] + found[3], 16) if found else 0
+
+    def counted_sync(self, rank: int, newest_rank: int) -> bool:
+        """pg_stat_wal.wal_sync counts every sync of a segment in use (xlog.c, issue_xlog_fsync)."""
+        del rank, newest_rank
+        return True
+
+    def map_logs(self, files: Mapping[int, str], content: Callable[[int], bytes]) -> LogMap:
+        """Where the commit of every transaction with an owner ends."""
+        numbers = {number: _name(path) for number, path in files.items() if self.role(path) == "wal"}
+        contents = {name: content(number) for number, name in numbers.items()}
+        stream = Stream.of(contents)
+        if stream is None:
+            return LogMap([], [], [], "no segment of the log can be read")
+        files_by_segment = {
+            segment_number(name, stream.segment_bytes): number for number, name in numbers.items()
+        }
+        places = []
+        for record in stream.records(self.start):
+            owner = self.owners.get(record.xid)
+            if record.is_commit and owner is not None:
+                last = record.end - 1
+                file = files_by_segment[last // stream.segment_bytes]
+                places.append(LogPlace(*owner, file, last % stream.segment_bytes + 1))
+        first = self.start // stream.segment_bytes
+        logs = [
+            LogOrder(number, self.log_rank(name), self._base_bytes(stream, name, first))
+            for number, name in numbers.items()
+        ]
+        return LogMap(places, logs, [])
+
+    def _base_bytes(self, stream: Stream, name: str, first: int) -> int:
+        """How much of a segment the base holds: what comes before the start. Segments have full size."""
+        number = segment_number(name, stream.segment_bytes)
+        if number == first:
+            return self.start % stream.segment_bytes
+        return stream.segment_bytes if number < first else 0
+
+
+def _name(path: str) -> str:
+    return path.rsplit("/", 1)[-1]

@@ -1,0 +1,184 @@
+"""duratune's own statements: one connection over the private socket, every wait with a deadline.
+
+It speaks through psycopg's binding of libpq (psycopg.pq) without blocking, because a server that was
+stopped, or hangs on its disk, answers nothing at all, and no timeout of the server's ends that wait.
+Values go out and come back as text, as PostgreSQL prints them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import select
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from engines.process import DeadlinePassed
+from knobs.errors import MachineLacks, Undecided
+
+if TYPE_CHECKING:
+    from psycopg.pq.abc import PGconn, PGresult
+
+    from engines.postgresql.server import Address
+
+CONNECT_DEADLINE_S = 30.0
+STATEMENT_DEADLINE_S = 60.0
+
+Row = tuple[str | None, ...]
+
+
+class StatementFailed(Undecided):
+    """The server refused a statement; ``sqlstate`` is its five-character code, "" if it gave none."""
+
+    def __init__(self, message: str, sqlstate: str, statement: str) -> None:
+        super().__init__(message, where=statement)
+        self.sqlstate = sqlstate
+
+
+class ConnectionLost(Undecided):
+    """The connection could not be made, or ended before the answer came."""
+
+
+class Session:
+    """One connection. Use as a context manager."""
+
+    def __init__(
+        self,
+        address: Address,
+        database: str = "postgres",
+        *,
+        user: str | None = None,
+        options: str = "",
+        deadline_s: float = CONNECT_DEADLINE_S,
+    ) -> None:
+        """Connect; ``options`` are the connection's own, as in PGOPTIONS.
+
+        Raises ConnectionLost if the server refuses, DeadlinePassed if it does not answer in time,
+        MachineLacks without libpq.
+        """
+        self._pq, self._error = _libpq()
+        parameters = {
+            "host": str(address.sockets),
+            "port": str(address.port),
+            "user": user or address.user,
+            "dbname": database,
+            "options": options,
+            "application_name": "duratune",
+            "client_encoding": "UTF8",
+        }
+        text = " ".join(f"{name}={_quoted(value)}" for name, value in parameters.items())
+        self._connection: PGconn = self._pq.PGconn.connect_start(text.encode())
+        try:
+            self._connect(time.monotonic() + deadline_s)
+        except BaseException:
+            # An interrupt included: the caller never sees this session, so nobody else would close it.
+            self.close()
+            raise
+
+    def query(
+        self,
+        statement: str,
+        parameters: Sequence[str | None] = (),
+        deadline_s: float = STATEMENT_DEADLINE_S,
+    ) -> list[Row]:
+        """The rows of one statement; $1, $2 stand for ``parameters``. It commits by itself.
+
+        Raises StatementFailed, ConnectionLost, or DeadlinePassed; after the last the connection is closed.
+        """
+        ends_s = time.monotonic() + deadline_s
+        values = [None if value is None else value.encode() for value in parameters]
+        try:
+            self._connection.send_query_params(statement.encode(), values)
+            results = self._results(ends_s, statement)
+        except self._error as error:
+            raise ConnectionLost(str(error).strip(), where=statement) from error
+        except DeadlinePassed:
+            self.close()
+            raise
+        return self._rows(results[-1], statement) if results else []
+
+    def value(self, statement: str, parameters: Sequence[str | None] = ()) -> str:
+        """The only value of a statement that has one. Raises Undecided if it has none or another number."""
+        rows = self.query(statement, parameters)
+        if len(rows) != 1 or len(rows[0]) != 1 or rows[0][0] is None:
+            raise Undecided(f"one value was expected, not {rows[:3]}", where=statement)
+        return rows[0][0]
+
+    def close(self) -> None:
+        """End the connection."""
+        self._connection.finish()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _connect(self, ends_s: float) -> None:
+        state = self._pq.PollingStatus.WRITING
+        while state != self._pq.PollingStatus.OK:
+            if state == self._pq.PollingStatus.FAILED or self._connection.status == self._pq.ConnStatus.BAD:
+                raise ConnectionLost(self._said(), where="connection")
+            self._wait(state == self._pq.PollingStatus.WRITING, ends_s, "connection")
+            state = self._connection.connect_poll()
+        self._connection.nonblocking = 1
+
+    def _results(self, ends_s: float, statement: str) -> list[PGresult]:
+        while self._connection.flush():
+            self._wait(True, ends_s, statement)
+        results: list[PGresult] = []
+        while True:
+            while self._connection.is_busy():
+                self._wait(False, ends_s, statement)
+                self._connection.consume_input()
+            result = self._connection.get_result()
+            if result is None:
+                return results
+            results.append(result)
+
+    def _rows(self, result: PGresult, statement: str) -> list[Row]:
+        status = self._pq.ExecStatus(result.status)
+        if status == self._pq.ExecStatus.FATAL_ERROR:
+            state = result.error_field(self._pq.DiagnosticField.SQLSTATE)
+            message = result.get_error_message().strip()
+            if self._connection.status == self._pq.ConnStatus.BAD:
+                raise ConnectionLost(message, where=statement)
+            raise StatementFailed(message, (state or b"").decode(), statement)
+        return [
+            tuple(_text(result.get_value(row, column)) for column in range(result.nfields))
+            for row in range(result.ntuples)
+        ]
+
+    def _wait(self, is_writing: bool, ends_s: float, what: str) -> None:
+        socket = [self._connection.socket]
+        left_s = max(0.0, ends_s - time.monotonic())
+        ready = select.select([] if is_writing else socket, socket if is_writing else [], [], left_s)
+        if not (ready[0] or ready[1]):
+            raise DeadlinePassed("the server does not answer in time", where=what)
+
+    def _said(self) -> str:
+        return self._connection.get_error_message().strip()
+
+
+def _libpq() -> tuple[Any, type[Exception]]:
+    """psycopg.pq and the class of what it raises; imported late, for it looks for libpq at once."""
+    try:
+        binding = importlib.import_module("psycopg.pq")
+        return binding, importlib.import_module("psycopg").Error
+    except ImportError as error:
+        raise MachineLacks(
+            f"psycopg finds no libpq: {error}", where="libpq", hint="install the Debian package libpq5"
+        ) from error
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode("utf-8", errors="surrogateescape")
+
+
+def _quoted(value: str) -> str:
+    """A value in a connection string (manual, libpq, "Keyword/Value Connection Strings")."""
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"

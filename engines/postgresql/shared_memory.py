@@ -1,0 +1,157 @@
+"""What a killed server leaves in the kernel, found from its data folder and removed.
+
+A server holds one System V segment, whose id is in line 7 of postmaster.pid (storage/lmgr of the manual's
+"Managing Kernel Resources"; miscinit.h, LOCK_FILE_LINE_SHMEM_KEY), and POSIX segments /dev/shm/PostgreSQL.N.
+The System V segment begins with PGShmemHeader (storage/pg_shmem.h): device and inode of the data folder,
+and the number of the control segment that lists the others (storage/ipc/dsm.c). PostgreSQL itself removes
+all of this at the next start in the same folder; a killed cluster of ours may never start again.
+
+Nothing is touched whose header does not name this very folder, nor while a process is attached. The
+attachment is also how PostgreSQL itself tells whether a folder is in use.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+PID_FILE = "postmaster.pid"
+POSIX_FOLDER = Path("/dev/shm")
+
+_PID_FILE_SHMEM_LINE = 7
+_HEADER = struct.Struct("=iiQQI4xQQQ")
+_HEADER_MAGIC = 679834894
+_CONTROL = struct.Struct("=III4x")
+_CONTROL_MAGIC = 0x9A503D32
+_CONTROL_BYTES_MAX = 64 << 20
+# struct dsm_control_item: handle and refcnt, then two sizes more since PostgreSQL 14.
+_ITEM_BYTES, _ITEM_BYTES_BEFORE_14 = 40, 24
+_SHM_RDONLY, _IPC_RMID = 0o10000, 0
+
+
+@dataclass(frozen=True)
+class _Segment:
+    """The System V segment of a data folder: its id, how many are attached, and its control handle."""
+
+    id: int
+    attached: int
+    control: int
+
+
+def in_use(data: Path) -> bool:
+    """Whether a server, or what is left of one, has this data folder open."""
+    segment = _segment(data)
+    return segment is not None and segment.attached > 0
+
+
+def names(data: Path) -> list[str]:
+    """The segments of this data folder's server, running or dead: POSIX files first, then System V's."""
+    segment = _segment(data)
+    if segment is None:
+        return []
+    return [*map(str, _files(segment, data)), f"System V shared memory {segment.id}"]
+
+
+def release(data: Path) -> list[str]:
+    """Remove the segments of the dead server of this data folder; returns their names.
+
+    Does nothing while a process is attached, or where there are none.
+    """
+    segment = _segment(data)
+    if segment is None or segment.attached:
+        return []
+    removed = names(data)
+    for path in _files(segment, data):
+        path.unlink(missing_ok=True)
+    # It may fail only for a segment that another process has removed meanwhile.
+    _libc().shmctl(segment.id, _IPC_RMID, None)
+    return removed
+
+
+def release_below(folder: Path) -> list[str]:
+    """`release` for each data folder that is ``folder`` or lies at most two levels below it."""
+    found = [path for depth in ("", "*/", "*/*/") for path in folder.glob(f"{depth}{PID_FILE}")]
+    return [name for path in found for name in release(path.parent)]
+
+
+def _segment(data: Path) -> _Segment | None:
+    try:
+        line = (data / PID_FILE).read_text(errors="replace").splitlines()[_PID_FILE_SHMEM_LINE - 1]
+        number = int(line.split()[1])
+        attached = _attached(number)
+        folder = data.stat()
+    except (OSError, IndexError, ValueError):
+        return None  # No server started here, or one that had no segment yet.
+    if attached is None:
+        return None
+    header = _header(number)
+    if header is None:
+        return None
+    magic, _, _, _, control, _, device, inode = header
+    if (magic, device, inode) != (_HEADER_MAGIC, folder.st_dev, folder.st_ino):
+        return None  # The id was handed out again, or the folder is a copy of the one that it belongs to.
+    return _Segment(number, attached, control)
+
+
+def _files(segment: _Segment, data: Path) -> list[Path]:
+    owner = data.stat().st_uid
+    handles = (*_listed(segment.control, _item_bytes(data)), segment.control)
+    paths = [POSIX_FOLDER / f"PostgreSQL.{handle}" for handle in handles]
+    # A handle is only a number: another owner's file of that name is not ours.
+    return [path for path in paths if path.exists() and path.stat().st_uid == owner]
+
+
+def _attached(number: int) -> int | None:
+    """How many processes are attached to a segment (proc(5), /proc/sysvipc/shm); None if it is gone."""
+    for line in Path("/proc/sysvipc/shm").read_text().splitlines()[1:]:
+        fields = line.split()
+        if int(fields[1]) == number:
+            return int(fields[6])
+    return None
+
+
+def _header(number: int) -> tuple[int, ...] | None:
+    libc = _libc()
+    address = libc.shmat(number, None, _SHM_RDONLY)
+    if address in (None, ctypes.c_void_p(-1).value):
+        return None  # Another user's: not this cluster's.
+    try:
+        return _HEADER.unpack(ctypes.string_at(address, _HEADER.size))
+    finally:
+        libc.shmdt(ctypes.c_void_p(address))
+
+
+def _listed(control: int, item_bytes: int) -> list[int]:
+    """The handles in a control segment that are in use and have a file of their own."""
+    try:
+        with (POSIX_FOLDER / f"PostgreSQL.{control}").open("rb") as file:
+            content = file.read(_CONTROL_BYTES_MAX)
+    except OSError:
+        return []
+    if len(content) < _CONTROL.size or _CONTROL.unpack_from(content)[0] != _CONTROL_MAGIC:
+        return []
+    _, items, items_max = _CONTROL.unpack_from(content)
+    room = (len(content) - _CONTROL.size) // item_bytes
+    handles = []
+    for item in range(min(items, items_max, room)):
+        handle, references = struct.unpack_from("=II", content, _CONTROL.size + item * item_bytes)
+        if references:
+            handles.append(handle)
+    return handles
+
+
+def _item_bytes(data: Path) -> int:
+    try:
+        major = int((data / "PG_VERSION").read_text())
+    except (OSError, ValueError):
+        return _ITEM_BYTES
+    return _ITEM_BYTES if major >= 14 else _ITEM_BYTES_BEFORE_14
+
+
+def _libc() -> ctypes.CDLL:
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.shmat.restype = ctypes.c_void_p
+    libc.shmat.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_int]
+    return libc

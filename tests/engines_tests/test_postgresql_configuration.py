@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from engines.postgresql import configuration
+from engines.postgresql.configuration import configure, render, socket_path, standby_names
+from knobs.errors import InvalidInput
+
+SOCKETS = Path("/tmp/sockets")
+
+
+def test_tuning_values_are_kept_in_their_order() -> None:
+    made = configure({"work_mem": "8MB", "fsync": "off"}, SOCKETS, "name")
+    assert made.text.splitlines()[1:] == ["work_mem = '8MB'", "fsync = 'off'"]
+    assert made.overrides == () and made.proposed == {"work_mem": "8MB", "fsync": "off"}
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("data_directory", "path"),
+        ("hba_file", "path"),
+        ("log_directory", "path"),
+        ("listen_addresses", "address"),
+        ("Port", "address"),
+        ("unix_socket_directories", "address"),
+        ("cluster_name", "address"),
+        ("ssl_cert_file", "TCP"),
+        ("archive_command", "command"),
+        ("archive_library", "command"),
+        ("restore_command", "command"),
+        ("shared_preload_libraries", "library"),
+        ("jit_provider", "library"),
+        ("logging_collector", "messages"),
+        ("synchronous_standby_names", "standby"),
+    ],
+)
+def test_what_belongs_to_the_private_cluster(name: str, why: str) -> None:
+    made = configure({name: "/asked", "work_mem": "8MB"}, SOCKETS, "name")
+    (override,) = made.overrides
+    assert (override.name, override.asked) == (name, "/asked") and why in override.why
+    assert "/asked" not in made.text + " ".join(made.arguments()) and "work_mem" in made.text
+
+
+def test_every_setting_of_ours_is_kept_from_the_candidate() -> None:
+    own = configure({}, SOCKETS, "name").own
+    assert len(own) > 20
+    for name in own:
+        assert configuration._private(name) is not None, name
+
+
+def test_what_the_candidate_asks_and_has_anyway_is_no_override() -> None:
+    assert configure({"listen_addresses": "", "archive_mode": "off"}, SOCKETS, "name").overrides == ()
+
+
+def test_similar_names_are_tuning() -> None:
+    names = ("archive_timeout", "synchronous_commit", "log_checkpoints", "log_min_duration_statement", "jit")
+    assert configure(dict.fromkeys(names, "1"), SOCKETS, "name").overrides == ()
+
+
+def test_every_fault_is_named() -> None:
+    with pytest.raises(InvalidInput) as caught:
+        configure({"work mem": "1", "x=1\nfsync": "off", "jit": "a\0b"}, SOCKETS, "name")
+    assert all(part in str(caught.value) for part in ("work mem", "x=1\nfsync", "value of jit"))
+
+
+def test_values_are_escaped() -> None:
+    assert render({"a.b": "it's\\n\n"}).splitlines()[1] == r"a.b = 'it''s\\n\n'"
+
+
+def test_a_socket_path_may_have_107_bytes() -> None:
+    folder = Path("/" + "x" * (107 - len("//.s.PGSQL.5432")))
+    assert len(str(socket_path(folder))) == 107
+    configure({}, folder, "name")
+    with pytest.raises(InvalidInput, match="at most 107 bytes, this one 108"):
+        configure({}, folder.with_name(folder.name + "x"), "name")
+    with pytest.raises(InvalidInput, match="at most 107 bytes"):
+        configure({}, Path("/" + "ü" * 60), "name")
+
+
+def test_a_folder_that_a_list_would_part_is_quoted() -> None:
+    assert configure({}, Path('/a, "b'), "name").own["unix_socket_directories"] == '"/a, ""b"'
+
+
+@pytest.mark.parametrize(
+    ("settings", "names"),
+    [
+        ({}, ""),
+        ({"synchronous_standby_names": " "}, ""),
+        ({"Synchronous_Standby_Names": "ANY 1 (a, b)"}, "ANY 1 (a, b)"),
+        ({"synchronous_commit": "remote_apply"}, ""),
+    ],
+)
+def test_a_standby_that_is_not_there(settings: dict[str, str], names: str) -> None:
+    assert standby_names(settings) == names
+    assert configure(settings, SOCKETS, "name").own["synchronous_standby_names"] == ""
