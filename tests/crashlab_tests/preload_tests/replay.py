@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from crashlab.recording.write_log import Kind, Operation
@@ -10,14 +11,34 @@ from crashlab.recording.write_log import Kind, Operation
 KEEP_SIZE = 1
 
 
+@dataclass(frozen=True)
+class Base:
+    """What lay below the root before the run: names and contents by inode, and the folders."""
+
+    names: Mapping[str, int] = field(default_factory=dict)
+    files: Mapping[int, bytes] = field(default_factory=dict)
+    folders: frozenset[str] = frozenset()
+
+    @staticmethod
+    def of(root: Path) -> Base:
+        paths = [path for path in root.rglob("*") if not path.is_symlink()]
+        files = {path: path.stat().st_ino for path in paths if path.is_file()}
+        return Base(
+            {path.relative_to(root).as_posix(): inode for path, inode in files.items()},
+            {inode: path.read_bytes() for path, inode in files.items()},
+            frozenset(path.relative_to(root).as_posix() for path in paths if path.is_dir()),
+        )
+
+
 class Replay:
     """Files by name after the operations; those with an operation open at the kill are `unsettled`."""
 
-    def __init__(self, operations: Iterable[Operation]) -> None:
-        self.names: dict[str, bytearray] = {}
-        self.folders: set[str] = set()
+    def __init__(self, operations: Iterable[Operation], base: Base | None = None) -> None:
+        base = base or Base()
+        self._files = {inode: bytearray(content) for inode, content in base.files.items()}
+        self.names = {name: self._files[inode] for name, inode in base.names.items()}
+        self.folders = set(base.folders)
         self.unsettled: list[Operation] = []
-        self._files: dict[int, bytearray] = {}
         for operation in operations:
             if operation.result is None:
                 self.unsettled.append(operation)

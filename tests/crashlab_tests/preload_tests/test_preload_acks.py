@@ -37,7 +37,7 @@ from tests.crashlab_tests.preload_tests.backend import (
     startup,
     token,
 )
-from tests.crashlab_tests.preload_tests.programs import Stage
+from tests.crashlab_tests.preload_tests.programs import HERE, LEDGER_HEADER, SOURCES, Stage, compile_c
 from workloads.ledger import (
     ACKNOWLEDGED,
     BEGUN,
@@ -476,3 +476,15 @@ def test_acks_are_stamped_beside_a_write_log(recorder: PreloadRecorder, tmp_path
         backend.says(COMMITTED)
         assert lab.fates() == [ACKNOWLEDGED]
     assert stage.log().attached_pids == [backend.process.pid]
+
+
+def test_right_and_wrong_bytes_under_sanitizers(builds: Path, seed: int) -> None:
+    program = compile_c(
+        builds / "fuzz_conversation",
+        [HERE / "fuzz_conversation.c", SOURCES / "conversation.c", SOURCES / "stamps.c"],
+        *("-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"),
+        *(f"-I{SOURCES}", f"-I{LEDGER_HEADER}"),
+    )
+    done = subprocess.run([program, str(seed), "1000"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{done.returncode} {done.stdout}{done.stderr}"
+    assert int(done.stdout.split()[0]) > 50, "hardly anything was acknowledged, so hardly anything was tried"
