@@ -13,6 +13,7 @@ import difflib
 import errno
 import importlib
 import io
+import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -21,6 +22,7 @@ from types import FrameType
 
 from knobs.errors import DuratuneError, InvalidInput, MachineLacks
 from tuner import failure
+from tuner.output import NO_SPACE, unwritable, writing_to
 
 
 @dataclass(frozen=True)
@@ -28,11 +30,16 @@ class CommandEntry:
     """One command: the module that holds it, and its line in the overview.
 
     ``starts_engines``: before it begins, what dead duratune processes have left behind is removed.
+    ``after_interruption`` is the hint to whoever has interrupted it.
     """
 
     module: str
     summary: str
     starts_engines: bool = False
+    after_interruption: str = ""
+
+
+_STARTS_ANEW = "nothing is kept of a run that was interrupted; the same command starts a new one"
 
 
 COMMANDS = {
@@ -40,10 +47,19 @@ COMMANDS = {
         "tuner.commands.tune",
         "search for the fastest configuration that holds the contract",
         starts_engines=True,
+        after_interruption="the same command resumes a study",
     ),
-    "crash": CommandEntry("tuner.commands.crash", "crash-validate one configuration", starts_engines=True),
+    "crash": CommandEntry(
+        "tuner.commands.crash",
+        "crash-validate one configuration",
+        starts_engines=True,
+        after_interruption=_STARTS_ANEW,
+    ),
     "bench": CommandEntry(
-        "tuner.commands.bench", "measure one configuration, or two side by side", starts_engines=True
+        "tuner.commands.bench",
+        "measure one configuration, or two side by side",
+        starts_engines=True,
+        after_interruption=_STARTS_ANEW,
     ),
     "knobs": CommandEntry("tuner.commands.knobs", "what may be set, what it does and what it risks"),
     "doctor": CommandEntry("tuner.commands.doctor", "what this machine can do and what it lacks"),
@@ -52,6 +68,7 @@ COMMANDS = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code; ``arguments`` defaults to the process's own."""
+    _open_missing_streams()
     words = list(sys.argv[1:] if arguments is None else arguments)
     as_json = "--json" in words[: words.index("--")] if "--" in words else "--json" in words
     _install_signal_handlers()
@@ -59,31 +76,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         code = _dispatch(words)
         # Here, where a full disk or a closed pipe still becomes an exit code of ours.
-        sys.stdout.flush()
+        with writing_to(sys.stdout):
+            sys.stdout.flush()
         return code
     except DuratuneError as error:
         return failure.report(error, as_json=as_json)
     except KeyboardInterrupt:
-        return failure.report_signal(signal.SIGINT, as_json=as_json)
+        return failure.report_signal(signal.SIGINT, _after_interruption(words), as_json=as_json)
     except Terminated as ended:
-        return failure.report_signal(ended.signal, as_json=as_json)
+        return failure.report_signal(ended.signal, _after_interruption(words), as_json=as_json)
     except BrokenPipeError:
         return _reader_gone()
     except OSError as error:
-        if error.errno not in _NO_SPACE:
+        if error.errno not in NO_SPACE:
             return failure.report_internal(error, as_json=as_json)
         return failure.report(_no_space(error), as_json=as_json)
     except (Exception, SystemExit) as error:
         # The boundary: whatever gets here, a library's own exit too, is a defect of duratune.
         return failure.report_internal(error, as_json=as_json)
-
-
-_NO_SPACE = {
-    errno.ENOSPC: "free space there, or name folders elsewhere: --data for the data, --study for the results",
-    errno.EDQUOT: "free space there, or name folders elsewhere: --data for the data, --study for the results",
-    errno.EFBIG: "a limit on the size of files is in force: ulimit -f unlimited",
-}
-"""What a full disk, a quota and RLIMIT_FSIZE say to a write, and what the user can do (write(2))."""
 
 
 class Terminated(BaseException):
@@ -141,10 +151,15 @@ def _run(name: str, function: Callable[..., int | None], words: list[str]) -> in
     command = get_command(app)
     try:
         # Not command.main(): that turns a closed pipe into exit code 1.
-        with command.make_context(f"duratune {name}", words) as context:
+        with command.make_context(f"duratune {name}", list(words)) as context:
             return int(command.invoke(context) or 0)
     except typer.Exit as ended:
         return ended.exit_code
+    except OSError as error:
+        # rich prints the help, which writes to nothing else; a command's own words say where they fail.
+        if "--help" not in words or isinstance(error, BrokenPipeError):
+            raise
+        raise unwritable(sys.stdout, error) from error
     except SystemExit as ended:
         # rich, which prints the help, makes an exit of its own of a pipe that nobody reads any more.
         if isinstance(ended.__context__, BrokenPipeError):
@@ -187,11 +202,29 @@ def _overview() -> str:
 
 
 def _no_space(error: OSError) -> MachineLacks:
+    number = error.errno or errno.ENOSPC
+    elsewhere = ", or name folders elsewhere: --data for the data, --study for the results"
     return MachineLacks(
         error.strerror or "no space",
         where=str(error.filename2 or error.filename or "disk"),
-        hint=_NO_SPACE[error.errno or errno.ENOSPC],
+        hint=NO_SPACE[number] + ("" if number == errno.EFBIG else elsewhere),
     )
+
+
+def _after_interruption(words: list[str]) -> str:
+    return COMMANDS[words[0]].after_interruption if words and words[0] in COMMANDS else ""
+
+
+def _open_missing_streams() -> None:
+    """A stream that is closed (`>&-`) is as good as /dev/null: there is nobody to print to.
+
+    In this order each takes the lowest free descriptor, its own, so that no file of ours gets it.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            descriptor = os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(descriptor, True)
+            setattr(sys, name, os.fdopen(descriptor, mode))
 
 
 def _degrade_characters() -> None:
@@ -204,3 +237,10 @@ def _degrade_characters() -> None:
 def _reader_gone() -> int:
     failure.silence(sys.stdout, sys.stderr)
     return 128 + signal.SIGPIPE
+
+
+if __name__ == "__main__":
+    # Not the class of this module under its other name: what is raised and what is caught must be one.
+    from tuner.cli import main as program
+
+    sys.exit(program())

@@ -23,9 +23,9 @@ def report(error: DuratuneError, *, as_json: bool) -> int:
     return error.exit_code
 
 
-def report_signal(number: signal.Signals, *, as_json: bool) -> int:
-    """Tell that a signal ended the command; returns 128 + its number, as shells do."""
-    _tell("interrupted", f"ended by {number.name}", "", "the same command resumes a study", as_json=as_json)
+def report_signal(number: signal.Signals, hint: str, *, as_json: bool) -> int:
+    """Tell that a signal ended the command, and what to do next; returns 128 + its number, as shells do."""
+    _tell("interrupted", f"ended by {number.name}", "", hint, as_json=as_json)
     return 128 + number
 
 

@@ -6,13 +6,47 @@ With --quiet only results and errors are printed.
 
 from __future__ import annotations
 
+import errno
 import json
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Protocol, TextIO
 
+from knobs.errors import MachineLacks
+
 PLAIN_LINE_INTERVAL_S = 5.0
+
+NO_SPACE = {
+    errno.ENOSPC: "free space there",
+    errno.EDQUOT: "free space there",
+    errno.EFBIG: "a limit on the size of files is in force: ulimit -f unlimited",
+}
+"""What a full disk, a quota and RLIMIT_FSIZE say to a write, and what the user can do (write(2))."""
+
+
+def unwritable(stream: TextIO, error: OSError) -> MachineLacks:
+    """The error of a standard stream that takes no more."""
+    name = "stderr" if stream is sys.stderr else "stdout"
+    hint = f"{NO_SPACE.get(error.errno or 0, 'see where it goes')}, or send {name} elsewhere"
+    return MachineLacks(f"{name} could not be written: {error.strerror}", where=name, hint=hint)
+
+
+@contextmanager
+def writing_to(stream: TextIO) -> Iterator[None]:
+    """Raises MachineLacks where the stream cannot be written; a pipe without a reader stays BrokenPipeError."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise unwritable(stream, error) from error
+
+
+def _print(text: str, stream: TextIO) -> None:
+    with writing_to(stream):
+        print(text, file=stream, flush=True)
 
 
 class Progress(Protocol):
@@ -38,14 +72,14 @@ class Output:
     def result(self, text: str) -> None:
         """A line of the human result: on stdout, with --json on stderr (not at all if also --quiet)."""
         if not self.json:
-            print(text, flush=True)
+            _print(text, sys.stdout)
         elif not self.quiet:
-            print(text, file=sys.stderr, flush=True)
+            _print(text, sys.stderr)
 
     def note(self, text: str) -> None:
         """A line about the work itself: on stderr, not at all with --quiet."""
         if not self.quiet:
-            print(text, file=sys.stderr, flush=True)
+            _print(text, sys.stderr)
 
     def document(self, document: Mapping[str, Any]) -> None:
         """The machine's result: with --json on stdout, as one JSON document; otherwise nothing.
@@ -53,7 +87,7 @@ class Output:
         Raises ValueError for NaN and infinities, which are not JSON.
         """
         if self.json:
-            print(json.dumps(document, allow_nan=False, indent=2), flush=True)
+            _print(json.dumps(document, allow_nan=False, indent=2), sys.stdout)
 
     def progress(self) -> Progress:
         """A bar where stderr is a terminal, plain lines elsewhere, nothing with --quiet."""
@@ -106,7 +140,7 @@ class PlainProgress:
     def _line(self, note: str) -> None:
         self._printed_at_s = self._clock_s()
         tail = f": {note}" if note else ""
-        print(f"{self._what} {self._done}/{self._total}{tail}", file=self._stream, flush=True)
+        _print(f"{self._what} {self._done}/{self._total}{tail}", self._stream)
 
 
 class BarProgress:

@@ -7,12 +7,14 @@ import os
 import resource
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.tuner_tests.crash_runs import Room
 from tests.tuner_tests.program import PROGRAM
+from tuner import cli
 
 NOTHING_ABOUT_IT = ("Traceback", "Exception ignored", "BrokenPipe", "internal error")
 NOT_UTF8 = [
@@ -116,3 +118,47 @@ def test_doctor_names_the_limit_and_blames_no_control(tmp_path: Path) -> None:
     states = {check["name"]: check["state"] for check in ended.document["checks"]}
     assert (ended.code, states["file size"]) == (3, "lacks")
     assert "wrong" not in states.values()
+
+
+def _close_stdout() -> None:
+    os.close(1)
+
+
+@pytest.mark.parametrize(
+    ("words", "code"), [(("knobs", "rocksdb"), 0), (("tune", "--help"), 0), (("knobs", "rocksdb", "no"), 2)]
+)
+def test_a_closed_stdout_is_as_good_as_the_null_device(words: tuple[str, ...], code: int) -> None:
+    done = subprocess.run([*PROGRAM, *words], stderr=subprocess.PIPE, text=True, preexec_fn=_close_stdout)
+    assert done.returncode == code, done
+    assert not any(word in done.stderr for word in NOTHING_ABOUT_IT), done
+
+
+@pytest.mark.parametrize("words", [("knobs", "rocksdb"), ("knobs", "rocksdb", "--json"), ("tune", "--help")])
+def test_a_stdout_that_is_full_is_named(words: tuple[str, ...]) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([*PROGRAM, *words], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 3, done
+    error, hint = done.stderr.splitlines()
+    assert "stdout could not be written: No space left" in error
+    assert "--data" not in hint and "stdout" in hint
+
+
+@pytest.mark.parametrize("module", ["tuner", "tuner.cli"])
+def test_a_module_that_is_run_is_the_program(module: str) -> None:
+    """One that did nothing and ended with 0 would read as HELD."""
+    done = subprocess.run([sys.executable, "-m", module, "nothing"], capture_output=True, text=True)
+    assert done.returncode == 2 and "no such command: 'nothing'" in done.stderr
+    done = subprocess.run([sys.executable, "-m", module, "--version"], capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout.startswith("duratune ")
+
+
+@pytest.mark.parametrize("command", ["tune", "crash", "doctor"])
+def test_only_a_study_is_resumed(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(_: list[str]) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "_dispatch", interrupted)
+    assert cli.main([command]) == 128 + signal.SIGINT
+    assert ("resumes" in capsys.readouterr().err) is (command == "tune")
