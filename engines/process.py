@@ -5,7 +5,8 @@ variable DURATUNE_OWNER, by which the supervisor finds what a dead duratune has 
 programs that know it, a lifeline, which is stdin (descriptor 0): a pipe whose other end only duratune
 holds. A program that sees its end there kills itself. A program that overwrites its environment, or runs
 as a user whose environment may not be read, is known by its title: PostgreSQL's are
-"postgres: CLUSTER_NAME: ...", and a cluster's name is the same mark and a slash and its number.
+"postgres: CLUSTER_NAME: ...", the postmaster has "cluster_name=..." among its arguments, and a cluster's
+name is the same mark and a slash and its number.
 
 Not covered: a descendant that clears its environment and leaves its parent before it is enumerated.
 """
@@ -265,13 +266,14 @@ def owned_by(owner: ProcessIdentity) -> list[ProcessIdentity]:
     return [
         process
         for process in _processes()
-        if mark in _read(process, "environ").split(b"\0") or _name_in_title(process).startswith(mark + b"/")
+        if mark in _read(process, "environ").split(b"\0") or _cluster_name(process).startswith(mark + b"/")
     ]
 
 
 def titled(name: str) -> list[ProcessIdentity]:
-    """The running processes whose title is "PROGRAM: NAME: ...", with this very name."""
-    return [process for process in _processes() if _name_in_title(process) == name.encode()]
+    """The running processes of the cluster with this very name: the postmaster by its argument, the others
+    by their title."""
+    return [process for process in _processes() if _cluster_name(process) == name.encode()]
 
 
 def _processes() -> list[ProcessIdentity]:
@@ -285,9 +287,13 @@ def _read(process: ProcessIdentity, file: str) -> bytes:
         return b""  # It has ended, or it is another user's and must be known by its title.
 
 
-def _name_in_title(process: ProcessIdentity) -> bytes:
-    """What stands between the first two colons of a title, which takes the place of the arguments."""
-    parts = _read(process, "cmdline").split(b": ", 2)
+def _cluster_name(process: ProcessIdentity) -> bytes:
+    """The name in an argument, or between the first two colons of a title that has replaced them."""
+    line = _read(process, "cmdline")
+    for argument in line.split(b"\0"):
+        if argument.startswith(b"cluster_name="):
+            return argument.removeprefix(b"cluster_name=")
+    parts = line.split(b": ", 2)
     return parts[1] if len(parts) == 3 else b""
 
 

@@ -8,12 +8,19 @@ all of this at the next start in the same folder; a killed cluster of ours may n
 
 Nothing is touched whose header does not name this very folder, nor while a process is attached. The
 attachment is also how PostgreSQL itself tells whether a folder is in use.
+
+Root's right to every file does not reach System V segments (shmget(2): CAP_IPC_OWNER, CAP_SYS_ADMIN, which
+containers lack), so root looks at one, and removes it, with the owner's uid: for this thread alone.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import os
+import platform
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,6 +36,8 @@ _CONTROL_BYTES_MAX = 64 << 20
 # struct dsm_control_item: handle and refcnt, then two sizes more since PostgreSQL 14.
 _ITEM_BYTES, _ITEM_BYTES_BEFORE_14 = 40, 24
 _SHM_RDONLY, _IPC_RMID = 0o10000, 0
+# setresuid of the kernel, which changes one thread; the C library's changes all of them (credentials(7)).
+_SETRESUID = {"x86_64": 117, "aarch64": 147, "riscv64": 147}
 
 
 @dataclass(frozen=True)
@@ -65,8 +74,9 @@ def release(data: Path) -> list[str]:
     removed = names(data)
     for path in _files(segment, data):
         path.unlink(missing_ok=True)
-    # It may fail only for a segment that another process has removed meanwhile.
-    _libc().shmctl(segment.id, _IPC_RMID, None)
+    with _as_user(data.stat().st_uid):
+        # It may fail only for a segment that another process has removed meanwhile.
+        _libc().shmctl(segment.id, _IPC_RMID, None)
     return removed
 
 
@@ -86,7 +96,8 @@ def _segment(data: Path) -> _Segment | None:
         return None  # No server started here, or one that had no segment yet.
     if attached is None:
         return None
-    header = _header(number)
+    with _as_user(folder.st_uid):
+        header = _header(number)
     if header is None:
         return None
     magic, _, _, _, control, _, device, inode = header
@@ -148,6 +159,20 @@ def _item_bytes(data: Path) -> int:
     except (OSError, ValueError):
         return _ITEM_BYTES
     return _ITEM_BYTES if major >= 14 else _ITEM_BYTES_BEFORE_14
+
+
+@contextlib.contextmanager
+def _as_user(uid: int) -> Iterator[None]:
+    """Give this thread that effective uid meanwhile, where it is root's; nothing to do elsewhere."""
+    number = _SETRESUID.get(platform.machine())
+    if os.geteuid() != 0 or uid == 0 or number is None:
+        yield
+        return
+    _libc().syscall(number, -1, uid, -1)
+    try:
+        yield
+    finally:
+        _libc().syscall(number, -1, 0, -1)
 
 
 def _libc() -> ctypes.CDLL:

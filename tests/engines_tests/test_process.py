@@ -240,7 +240,7 @@ def test_a_title_tells_whose_a_process_is() -> None:
     processes = [subprocess.Popen([title, "60"], executable="sleep", env={}) for title in titles]
     try:
         first, second, *others = (identify(process.pid) for process in processes)
-        assert titled(f"{mark}/1") == [first]
+        assert titled(f"{mark}/1") == [first] and titled(f"{mark}/12") == [second]
         assert set(owned_by(own_identity())) == {first, second} and None not in others
     finally:
         for process in processes:
