@@ -22,6 +22,8 @@ from knobs.contract import Contract
 
 RECORDED_RECORDS_MAX = 2_000
 WINDOWS_RECORDED = 4.0
+EARLY = "flush@0.1,compact@0.2"
+"""Under a window: what is provoked makes durable what was exposed, so the rest of the run is left alone."""
 
 Say = Callable[[str], None]
 
@@ -128,4 +130,5 @@ def _paced(plan: RecordPlan, contract: Contract) -> RecordPlan:
     """Under a window the load is paced to last several windows: a shorter one could not exceed it."""
     if contract.window_ms is None:
         return plan
-    return replace(plan, target_per_s=plan.operations / (WINDOWS_RECORDED * contract.window_ms / 1_000.0))
+    seconds = WINDOWS_RECORDED * contract.window_ms / 1_000.0
+    return replace(plan, target_per_s=plan.operations / seconds, provoke=EARLY)

@@ -58,8 +58,8 @@ class CrashSummary:
     """One kind of crash over everything that was judged for it.
 
     ``acks`` and ``decidable`` are the most that any one judgement saw; ``lost``, ``loss_ms`` and
-    ``first_lost`` are those of the judgement that lost most, which ``seen_in`` names: "the kill" or a
-    state's id. ``states`` counts the crash states.
+    ``first_lost`` are those of the judgement of this verdict that lost most. ``seen_in`` names it: "the
+    kill" or a state's id. ``states`` counts the crash states.
     """
 
     verdict: Verdict
@@ -150,9 +150,9 @@ class CrashVerdict:
         why = next((j.unknown_why for j in judgements if j.verdict is Verdict.UNKNOWN), "nothing was judged")
         if verdict is Verdict.HELD and acks == 0:
             verdict, why = Verdict.UNKNOWN, "the run acknowledged no write, so there is nothing to lose"
-        most = max(
-            judgements, key=lambda j: (j.lost + j.lost_initial, j.loss_ms), default=Judgement.unknown(why)
-        )
+        # Where something broke, what is told is of what broke: another state may lose more and hold.
+        shown = [judgement for judgement in judgements if judgement.verdict is verdict] or judgements
+        most = max(shown, key=lambda j: (j.lost + j.lost_initial, j.loss_ms), default=Judgement.unknown(why))
         return CrashSummary(
             verdict=verdict,
             reasons=tuple(dict.fromkeys(reason for judgement in judgements for reason in judgement.reasons)),
@@ -181,14 +181,21 @@ def _undecided(state: JudgedState, why: str) -> JudgedState:
 
 
 def _too_short(recording: Recording, contract: Contract) -> str:
-    """A load shorter than the window cannot lose more than the window allows: its HELD says nothing."""
+    """A load shorter than the window cannot lose more than the window allows: its HELD says nothing.
+
+    Nor does one in which something was provoked, and so made durable, less than a window before its end.
+    """
     if contract.window_ms is None:
         return ""
-    first_ns = recording.timeline.ns_at(recording.facts.first_position + 1)
+    alone_from = max(recording.facts.first_position, recording.facts.provoked_until)
+    first_ns = recording.timeline.ns_at(alone_from + 1)
     load_ms = (recording.timeline.span_ns[1] - first_ns) / 1e6
     if load_ms > contract.window_ms:
         return ""
-    return f"the recorded load lasted {load_ms:.0f} ms, less than the window of {contract.window_ms:g} ms"
+    return (
+        f"the recorded load lasted {load_ms:.0f} ms after what was provoked in it, less than the window of "
+        f"{contract.window_ms:g} ms"
+    )
 
 
 def _model_summary(states: Sequence[JudgedState]) -> ModelSummary:

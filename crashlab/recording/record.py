@@ -107,7 +107,7 @@ def _record_into(
         with subject.workload.start(launch, run_plan, shared, ledger_path, environment) as run:
             run.wait_for("opened", OPEN_DEADLINE_S)
             first_position = ledger.position
-            notes = await_recorded(run, ledger, plan)
+            awaited = await_recorded(run, ledger, plan)
             operations, kill_ns = ledger.operations, time.monotonic_ns()
         # Leaving the block has killed it, in the middle of its load.
         sample = ledger.sync_sample()
@@ -129,7 +129,8 @@ def _record_into(
         kill_ns=kill_ns,
         operations=operations,
         log_bytes=log_bytes,
-        notes=(*plan.notes, *notes),
+        provoked_until=awaited.provoked_until,
+        notes=(*plan.notes, *awaited.notes),
     )
     # Until the checks are through, whoever opens the folder must not believe it.
     replace(facts, faults=("its checks were not finished",)).save(folder)
@@ -156,15 +157,23 @@ def _ledger_capacity(subject: Subject, plan: RecordPlan) -> int:
     return 2 * plan.operations + 1_000 + min(plan.spare_entries, quarter // (ENTRY_BYTES * subject.threads))
 
 
-def await_recorded(run: Run, ledger: Ledger, plan: RecordPlan) -> list[str]:
+@dataclass(frozen=True)
+class Awaited:
+    """How a recorded run went: what is worth saying, and the position where its last provocation ended."""
+
+    notes: tuple[str, ...]
+    provoked_until: int = 0
+
+
+def await_recorded(run: Run, ledger: Ledger, plan: RecordPlan) -> Awaited:
     """Wait until the operations are done and every provocation has ended, or the load was stopped.
 
-    Returns what is worth saying of it. Raises Undecided at the plan's deadline, where no client is left,
+    Raises Undecided at the plan's deadline, where no client is left,
     and with what the driver says if it ends.
     """
     ends_s = time.monotonic() + plan.deadline_s
     provocations = plan.provoke.count("@")
-    ended, is_reached, notes = 0, False, list[str]()
+    ended, is_reached, notes, provoked_until = 0, False, list[str](), 0
     while not is_reached or ended < provocations:
         so_far = f"{ended} of {provocations} provocations had ended"
         try:
@@ -177,13 +186,14 @@ def await_recorded(run: Run, ledger: Ledger, plan: RecordPlan) -> list[str]:
                 hint="a stalled engine, or a machine under load; see the findings",
             ) from error
         if event["event"] == "stopped":
-            return [*notes, f"{_full(ledger, plan, event)} after {ledger.operations} operations; {so_far}"]
+            full = f"{_full(ledger, plan, event)} after {ledger.operations} operations; {so_far}"
+            return Awaited((*notes, full), provoked_until)
         if event["event"] == "reached":
             is_reached = True
         else:
-            ended += 1
+            ended, provoked_until = ended + 1, event["end_position"]
             notes += [f"provoking {event['what']} failed: {event['error']}"] if event["error"] else []
-    return notes
+    return Awaited(tuple(notes), provoked_until)
 
 
 def _full(ledger: Ledger, plan: RecordPlan, stopped: Event) -> str:

@@ -34,7 +34,8 @@ FACTS_SCHEMA = 2
 class Facts:
     """What the folder's other files do not say.
 
-    ``base_inodes`` are the live folder's, by path below the recorded root. ``faults`` say why the log
+    ``base_inodes`` are the live folder's, by path below the recorded root. ``provoked_until`` is the position
+    where the last provocation ended: from there on the load was alone. ``faults`` say why the log
     must not be believed (empty: it may be); ``notes`` what is worth saying besides.
     """
 
@@ -53,6 +54,7 @@ class Facts:
     kill_ns: int
     operations: int
     log_bytes: int
+    provoked_until: int = 0
     faults: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 

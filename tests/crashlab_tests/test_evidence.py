@@ -158,6 +158,28 @@ def test_one_bad_state_breaks_it_and_is_the_one_to_show() -> None:
     assert found.worst_state is not None and found.worst_state.planned.position == END + 1
 
 
+def test_what_is_shown_is_of_what_broke_and_not_of_what_lost_more_and_held() -> None:
+    past = history(
+        [W(1, 0, 21, 22), *(W(1, n, 820 + 2 * n, 821 + 2 * n) for n in (1, 2, 3))], initial_records=4
+    )
+    three_newest = state("cache", 830, recovered(rows((0, 1, 1), *((n, 0, n + 1) for n in (1, 2, 3)))))
+    the_oldest = state("cache", 829, recovered(rows((0, 0, 1), *((n, 1, n + 1) for n in (1, 2, 3)))))
+    found = evidence(three_newest, the_oldest, past=past).under(Contract.parse("bounded:500ms")).process_crash
+    assert (found.verdict, found.seen_in, found.lost) == (BROKEN, the_oldest.planned.id, 1)
+    assert found.loss_ms > 500.0
+
+
+def test_what_is_provoked_must_leave_the_load_alone_for_longer_than_the_window() -> None:
+    tape, log_map = recorded_log(PAST)
+    tape.fsync(1)
+    window = Contract.parse("bounded:700ms")
+    for until, verdict in ((0, HELD), (823, UNKNOWN)):
+        made = recording(tape.disk(), PAST, log_map, first_position=20, provoked_until=until)
+        found = CrashEvidence(None, made, both(recovered(WHOLE)), RIGHT).under(window)
+        assert found.verdict is verdict
+        assert ("after what was provoked" in found.power_cut.unknown_why) is (verdict is UNKNOWN)
+
+
 def test_only_uniform_moments_bound_the_share_that_breaks() -> None:
     held = recovered(WHOLE)
     aimed = [state("cache", END, held, source="exposure"), state("cache", END, held, source="event")]

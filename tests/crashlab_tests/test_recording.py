@@ -13,7 +13,7 @@ import pytest
 
 from crashlab.judging.evidence import CrashEvidence
 from crashlab.judging.verdict import Verdict
-from crashlab.recording.record import RecordPlan, await_recorded
+from crashlab.recording.record import Awaited, RecordPlan, await_recorded
 from crashlab.subject import Subject
 from crashlab.validate import Lab, plan_all, split_states
 from engines.process import DeadlinePassed, Killed
@@ -30,8 +30,8 @@ from workloads.ycsb.workload import YcsbWorkload
 
 STRICT = Contract("strict")
 REACHED: Event = {"event": "reached"}
-FLUSHED: Event = {"event": "provoked", "what": "flush", "error": ""}
-COMPACTED: Event = {"event": "provoked", "what": "compact", "error": ""}
+FLUSHED: Event = {"event": "provoked", "what": "flush", "error": "", "end_position": 20}
+COMPACTED: Event = {"event": "provoked", "what": "compact", "error": "", "end_position": 30}
 PLAN = RecordPlan(operations=100, provoke="flush@0.3,compact@0.5", deadline_s=5.0)
 
 
@@ -76,12 +76,13 @@ def stop(ledger: Ledger, reason: int) -> None:
 @pytest.mark.parametrize("order", list(itertools.permutations([REACHED, FLUSHED, COMPACTED])))
 def test_it_lasts_until_all_has_ended_in_any_order(order: Sequence[Event], ledger: Ledger) -> None:
     run = Scripted(*order)
-    assert await_recorded(run, ledger, PLAN) == []
+    last = next(event for event in reversed(order) if event is not REACHED)
+    assert await_recorded(run, ledger, PLAN) == Awaited((), last["end_position"])
     assert run.left == []
 
 
 def test_without_provocations_it_ends_with_its_operations(ledger: Ledger) -> None:
-    assert await_recorded(Scripted(REACHED), ledger, replace(PLAN, provoke="")) == []
+    assert await_recorded(Scripted(REACHED), ledger, replace(PLAN, provoke="")) == Awaited(())
 
 
 @pytest.mark.parametrize(
@@ -109,8 +110,8 @@ def test_what_is_full_ends_it_and_is_said(
 ) -> None:
     stop(ledger, reason)
     stopped = {"event": "stopped", "why": "full", "last_error": ""}
-    notes = await_recorded(Scripted(*events, stopped), ledger, PLAN)
-    assert notes == [f"{note}; 1 of 2 provocations had ended"]
+    notes = await_recorded(Scripted(*events, stopped), ledger, PLAN).notes
+    assert list(notes) == [f"{note}; 1 of 2 provocations had ended"]
 
 
 def test_a_load_without_clients_is_no_run(ledger: Ledger) -> None:
@@ -122,8 +123,8 @@ def test_a_load_without_clients_is_no_run(ledger: Ledger) -> None:
 
 def test_a_provocation_that_fails_has_ended_and_is_said(ledger: Ledger) -> None:
     failed = {**FLUSHED, "error": "IO error: planted"}
-    notes = await_recorded(Scripted(failed, REACHED, COMPACTED), ledger, PLAN)
-    assert notes == ["provoking flush failed: IO error: planted"]
+    notes = await_recorded(Scripted(failed, REACHED, COMPACTED), ledger, PLAN).notes
+    assert list(notes) == ["provoking flush failed: IO error: planted"]
 
 
 # The real driver.

@@ -114,9 +114,17 @@ def test_the_replay_command_repeats_the_verdict(broken: tuple[Room, Ended]) -> N
     assert (process.code, process.document["verdict"]) == (0, "HELD")
     assert process.document["lost_writes"] == seen[0]["lost_writes"]
     assert room.left_behind() == []
+    # Where the run was not, and what would have changed it, is refused.
+    model, _, seed = words[-1].replace("@", "#").split("#")
+    outside = [room.run(*words[1:-1], f"{model}@{position}#{seed}", "--json") for position in (0, 10**9)]
+    changed = room.run(*words[1:], "--set", "sync=true", "--json")
+    assert [ended.code for ended in (*outside, changed)] == [2, 2, 2]
+    for ended in outside:
+        assert "the load of this run lies at the positions" in ended.document["error"]["what"]
+    assert "--set cannot change a run" in changed.document["error"]["what"]
 
 
-@pytest.mark.parametrize("state", ["nonsense", "cache@1", "synced@x#1", "torn@5#1", "cache@-5#1", "@1#1"])
+@pytest.mark.parametrize("state", ["nonsense", "cache@1", "synced@x#1", "rotten@5#1", "cache@-5#1", "@1#1"])
 def test_a_state_that_is_none_is_refused(room: Room, state: str) -> None:
     (room.folder / "study").mkdir()
     error = refused(room, "--replay", state, "--study", "study")

@@ -13,7 +13,7 @@ import typer
 
 from crashlab.judging.evidence import CrashVerdict
 from crashlab.judging.judge import judge_states
-from crashlab.judging.verdict import Judgement
+from crashlab.judging.verdict import Judgement, Verdict
 from crashlab.kill import MeasurePlan
 from crashlab.models import MODELS
 from crashlab.recording.record import RecordPlan
@@ -59,6 +59,7 @@ def command(
     """
     output = Output(json=asked.json, quiet=asked.quiet)
     if replay is not None:
+        _refuse_changes(asked)
         return _replay(replay, asked.study, asked.contract, output)
     request = resolve_asked(asked, RECORDS)
     name = folders.default_name(asked.engine, asked.workload, request.contract, "crash-")
@@ -147,9 +148,12 @@ def _replay(state: str, study: Path | None, contract: str | None, output: Output
     planned = parse_state(state)
     with bound_to_recording(study) as (lab, recording, subject, stored):
         wanted = Contract.parse(contract or stored)
+        _refuse_outside(planned, recording)
         recovered = lab.recover(recording, subject, [planned])
         judged = next(iter(judge_states(recording, recovered, wanted)))
     judgement = judged.judgement
+    if judgement.verdict is Verdict.HELD and judgement.acks == 0:
+        judgement = Judgement.unknown("no write had been acknowledged before this position")
     output.result(f"contract       {wanted}: {wanted.in_words()}")
     output.result(
         f"state          {state}: {judgement.verdict.value} {' '.join(judgement.reasons)}\n"
@@ -175,6 +179,27 @@ def _replay(state: str, study: Path | None, contract: str | None, output: Output
         }
     )
     return crash_report.EXIT_CODES[judgement.verdict]
+
+
+def _refuse_changes(asked: Asked) -> None:
+    """A state is judged as it was recorded: what would change the run changes nothing any more."""
+    given = [name for name, is_given in (("CONFIG", asked.config), ("--set", asked.sets)) if is_given]
+    if given:
+        raise InvalidInput(
+            f"{' and '.join(given)} cannot change a run that is recorded already",
+            where="--replay",
+            hint="leave out --replay to crash another configuration",
+        )
+
+
+def _refuse_outside(planned: PlannedState, recording: Recording) -> None:
+    first, last = recording.facts.first_position, recording.timeline.last_position
+    if not first < planned.position <= last:
+        raise InvalidInput(
+            f"the load of this run lies at the positions {first + 1} to {last}",
+            where=f"--replay {planned.id}",
+            hint="crash.json lists the states that were judged",
+        )
 
 
 def _first_lost(judgement: Judgement, recording: Recording) -> str:
