@@ -35,7 +35,7 @@ def unwritable(stream: TextIO, error: OSError) -> MachineLacks:
 
 @contextmanager
 def writing_to(stream: TextIO) -> Iterator[None]:
-    """Raises MachineLacks where the stream cannot be written; a pipe without a reader stays BrokenPipeError."""
+    """Raises MachineLacks where the stream cannot be written; a pipe without a reader: BrokenPipeError."""
     try:
         yield
     except BrokenPipeError:
