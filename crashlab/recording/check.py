@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from crashlab.recording.write_log import Kind, Operation
@@ -111,13 +112,16 @@ def check_syncs(disk: Disk, paths: dict[int, str], reader: LogReader, count: Syn
     """Whether the logged syncs of the engine's logs agree with the engine's own count.
 
     A log is made some time before the engine writes to it and takes it into its rounds of syncs. What
-    syncs the older one in that time may be a round, which is counted, or a flush, which is not.
+    syncs the older one in that time may be a round, which is counted, or a flush, which is not. And the
+    round that was just about to sync the older one may come after the first write to the newer (seen in 1
+    of 280 runs, with unordered_write).
     """
     born = {number: _born(disk, number) for number in paths}
     used = {number: _first_write(disk.files[number]) for number in paths}
     certain = _counted_syncs(disk, paths, reader, born)
     possible = _counted_syncs(disk, paths, reader, used)
     begun = sum(1 for sync in possible if sync.begin < count.position_after)
+    begun += _late_rounds(disk, paths, reader, used, count.position_after)
     ended = sum(1 for sync in certain if sync.end is not None and sync.end < count.position_before)
     if ended - SYNCS_IN_FLIGHT_MAX <= count.syncs <= begun:
         return []
@@ -139,6 +143,21 @@ def _counted_syncs(
             if reader.counted_sync(reader.log_rank(path), max(ranks[:known], default=0)):
                 counted.append(sync)
     return counted
+
+
+def _late_rounds(
+    disk: Disk, paths: dict[int, str], reader: LogReader, used: Mapping[int, int | None], until: int
+) -> int:
+    """How many logs were synced once more after the first write to the next one."""
+    ranked = sorted(
+        (reader.log_rank(path), number)
+        for number, path in paths.items()
+        if reader.role(path) == "wal" and used[number] is not None
+    )
+    return sum(
+        any((used[newer] or 0) < sync.begin < until for sync in disk.files[older].syncs)
+        for (_, older), (_, newer) in pairwise(ranked)
+    )
 
 
 def _born(disk: Disk, number: int) -> int:
