@@ -14,8 +14,27 @@ from collections.abc import Callable
 from types import TracebackType
 
 SERVER = """
-import os, socket, sys
+import ctypes, os, socket, sys
 connections = {}
+libc = ctypes.CDLL(None)
+
+def receive(connection, size, call):
+    if call == "recvmsg":
+        return connection.recvmsg_into([bytearray(min(size, 7)), bytearray(max(0, size - 7))])[0]
+    if call == "recvfrom":
+        return len(connection.recvfrom(size)[0])
+    if call == "__recv_chk":
+        return libc.__recv_chk(connection.fileno(), ctypes.create_string_buffer(size), size, size, 0)
+    return len(connection.recv(size))
+
+def give(connection, data, call):
+    if call == "sendmsg":
+        return connection.sendmsg([data[:9], b"", data[9:]])
+    if call == "sendto":
+        return libc.sendto(connection.fileno(), data, len(data), 0, None, 0)
+    return connection.send(data)
+
+receiving, sending = "recv", "send"
 print("ready", flush=True)
 for line in sys.stdin:
     word, name, *rest = line.split()
@@ -23,11 +42,11 @@ for line in sys.stdin:
         connections[name] = socket.socket(fileno=int(rest[0]))
     elif word == "recv":
         for size in map(int, rest):
-            assert len(connections[name].recv(size)) == size
+            assert receive(connections[name], size, receiving) == size
     elif word == "send":
         for part in rest:
             data = bytes.fromhex(part)
-            assert connections[name].send(data) == len(data)
+            assert give(connections[name], data, sending) == len(data)
     elif word == "offer":  # more than the socket takes: PostgreSQL sends what is left again
         data = bytes.fromhex(rest[0])
         connections[name].setblocking(False)
@@ -40,8 +59,16 @@ for line in sys.stdin:
         print("taken", taken, flush=True)
         connections[name].setblocking(True)
         continue
+    elif word == "peek":
+        assert len(connections[name].recv(int(rest[0]), socket.MSG_PEEK)) == int(rest[0])
+    elif word == "use":
+        receiving, sending = name, rest[0]
     elif word == "close":
+        closed = connections[name].fileno()
         connections.pop(name).close()
+        if rest:  # another connection gets the number
+            other = connections.pop(rest[0])
+            connections[rest[0]] = socket.socket(fileno=os.dup2(other.fileno(), closed))
     print("done", flush=True)
 """
 
@@ -152,8 +179,21 @@ class Backend:
         while count > 0:
             count -= len(self._pairs[name][1].recv(count))
 
-    def closes(self, name: str) -> None:
-        self._tell(f"close {name} ")
+    def peeks(self, data: bytes, name: str = "a") -> None:
+        """The client sends it, and the backend looks at it without taking it."""
+        self._pairs[name][1].sendall(data)
+        self._tell(f"peek {name} {len(data)}")
+
+    def takes(self, count: int, name: str = "a") -> None:
+        self._tell(f"recv {name} {count}")
+
+    def uses(self, receiving: str, sending: str) -> None:
+        """By which calls it receives and sends from now on."""
+        self._tell(f"use {receiving} {sending}")
+
+    def closes(self, name: str, successor: str = "") -> None:
+        """The backend closes a connection; ``successor`` names the one that gets its descriptor."""
+        self._tell(f"close {name} {successor}")
 
     def starts(self, name: str = "a") -> None:
         """A connection as far as its first ReadyForQuery."""

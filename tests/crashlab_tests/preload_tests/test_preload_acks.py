@@ -193,11 +193,14 @@ def test_tokens_in_parameters_of_the_extended_protocol(lab: Lab, backend: Backen
 
 
 def test_what_was_only_prepared_was_not_done(lab: Lab, backend: Backend) -> None:
-    backend.hears(parse(f"INSERT INTO h VALUES ('{token(1, 1)}')") + SYNC)
-    backend.says(message(b"1") + ready("I"))
-    backend.hears(insert(1, 2))
+    """Also where the query before it completed a command."""
+    backend.hears(insert(1, 1))
     backend.says(COMMITTED)
-    assert lab.fates() == [FAILED, ACKNOWLEDGED]
+    backend.hears(parse(f"INSERT INTO h VALUES ('{token(1, 2)}')") + SYNC)
+    backend.says(message(b"1") + ready("I"))
+    backend.hears(insert(1, 3))
+    backend.says(COMMITTED)
+    assert lab.fates() == [ACKNOWLEDGED, FAILED, ACKNOWLEDGED]
 
 
 def test_pipelined_queries_are_answered_one_by_one(lab: Lab, backend: Backend) -> None:
@@ -246,6 +249,15 @@ def test_copied_data_that_nobody_asked_for_fails_at_once(lab: Lab, backend: Back
     assert lab.fates() == [FAILED, ACKNOWLEDGED]
 
 
+def test_a_function_call_is_answered_too(lab: Lab, backend: Backend) -> None:
+    """By a result and no completed command, so its own token fails and the next query's is not confused."""
+    backend.hears(message(b"F", f"({token(1, 1)})".encode()) + insert(1, 2))
+    backend.says(message(b"V", bytes(4)) + ready("I"))
+    assert lab.fates() == [FAILED, BEGUN]
+    backend.says(COMMITTED)
+    assert lab.fates() == [FAILED, ACKNOWLEDGED]
+
+
 def test_an_answer_to_nothing_acknowledges_nothing(lab: Lab, backend: Backend) -> None:
     backend.hears(bind(str(token(1, 1))))
     backend.says(COMMITTED)
@@ -277,6 +289,28 @@ def test_bytes_in_pieces_of_any_size(lab: Lab, rng: random.Random) -> None:
             answer = PARSED + (ERROR + ready("I") if fails else ROW + COMMITTED)
             backend.says(answer, *sorted(rng.sample(range(1, len(answer)), 8)))
             assert lab.fates(2)[-1] == (FAILED if fails else ACKNOWLEDGED)
+
+
+@pytest.mark.parametrize(
+    ("receiving", "sending"), [("recvfrom", "sendto"), ("recvmsg", "sendmsg"), ("__recv_chk", "send")]
+)
+def test_every_call_that_receives_and_sends(lab: Lab, receiving: str, sending: str) -> None:
+    with lab.backend() as backend:
+        backend.uses(receiving, sending)
+        backend.starts()
+        for sequence in (1, 2):
+            backend.hears(insert(1, sequence), 30)
+            assert lab.fates()[-1] == BEGUN
+            backend.says((ERROR + ready("I")) if sequence == 1 else ROW + COMMITTED)
+        assert lab.fates() == [FAILED, ACKNOWLEDGED]
+
+
+def test_bytes_that_are_only_looked_at_are_not_heard(lab: Lab, backend: Backend) -> None:
+    backend.peeks(insert(1, 1))
+    assert len(lab.entries()) == 0
+    backend.takes(len(insert(1, 1)))
+    backend.says(COMMITTED)
+    assert lab.fates() == [ACKNOWLEDGED]
 
 
 def test_a_send_that_takes_a_part_is_not_counted_twice(lab: Lab, backend: Backend) -> None:
@@ -409,9 +443,9 @@ def test_two_connections_of_one_process(lab: Lab, backend: Backend) -> None:
 
 
 def test_a_closed_connection_is_forgotten(lab: Lab, backend: Backend) -> None:
-    """Its number may be that of another connection next, which begins with a start packet again."""
+    """Its number is that of another connection next, which begins with a start packet again."""
     backend.hears(insert(1, 1))
-    backend.closes("a")
+    backend.closes("a", successor="b")
     assert lab.fates() == [BEGUN]
     backend.starts("b")
     backend.hears(insert(1, 2), name="b")
