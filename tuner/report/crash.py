@@ -87,7 +87,8 @@ def as_text(
         audit = evidence.recording.audit
         unlocated = f", {audit.unlocated} unlocated" + (f" ({audit.opaque})" if audit.opaque else "")
         lines.append(
-            f"audit          {audit.acks} acks of the recorded run: {audit.covered} durable when given, "
+            f"audit          {audit.acks} acks of the recorded run "
+            f"({evidence.recording.facts.initial_records} records): {audit.covered} durable when given, "
             f"{audit.exposed} exposed{unlocated}"
         )
         vanished = max(
