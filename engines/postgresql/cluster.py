@@ -60,25 +60,21 @@ class Cluster:
         """A copy of this cluster in ``folder``, which exists and holds no cluster yet.
 
         What a dead server left in it (postmaster.pid) is not in the copy. Raises Undecided if a server
-        uses this cluster, InvalidInput if ``folder`` holds one, MachineLacks if the copy cannot be made,
-        such as for want of space.
+        uses this cluster or the copy takes over an hour, InvalidInput if ``folder`` holds one, MachineLacks
+        if the copy cannot be made, such as for want of space.
         """
         if shared_memory.in_use(self.data):
             raise Undecided("a server runs in the cluster to be cloned", where=str(self.data))
         target = Cluster(self.binaries, self.user, folder)
         _refuse_existing(target.data)
         _let_pass(folder, self.user)
-        command = ["cp", "-a", "--reflink=auto", "--", str(self.data), str(target.data)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=CLONE_DEADLINE_S, check=False)
-        if done.returncode != 0:
+        try:
+            _copy(self.data, target.data)
+            target.strip()
+        except BaseException:
+            # An interrupt included: half a copy would pass for a cluster.
             shutil.rmtree(target.data, ignore_errors=True)
-            said = done.stderr.strip().splitlines()
-            raise MachineLacks(
-                f"the cluster cannot be copied: {said[-1] if said else f'cp ended with {done.returncode}'}",
-                where=str(folder),
-                hint="make room there, or name another folder with --data",
-            )
-        target.strip()
+            raise
         return target
 
     def strip(self) -> None:
@@ -199,6 +195,22 @@ def create(
     write(cluster, "pg_hba.conf", _HBA)
     write(cluster, "postgresql.conf", "# Written by duratune.\n")
     return cluster
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy a folder with owners, modes, times and holes, its files' blocks shared where that is possible."""
+    command = ["cp", "-a", "--reflink=auto", "--", str(source), str(target)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=CLONE_DEADLINE_S, check=False)
+    except subprocess.TimeoutExpired:
+        raise Undecided(f"the copy still runs after {CLONE_DEADLINE_S:g} s", where=str(target)) from None
+    if done.returncode != 0:
+        said = done.stderr.strip().splitlines()
+        raise MachineLacks(
+            f"the cluster cannot be copied: {said[-1] if said else f'cp ended with {done.returncode}'}",
+            where=str(target),
+            hint="make room there, or name another folder with --data",
+        )
 
 
 def write(cluster: Cluster, name: str, text: str) -> None:

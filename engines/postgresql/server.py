@@ -106,7 +106,8 @@ class Server:
         self._log_offset = log_offset
         self._oom_kills = _oom_kills()
         self._cleanup = cleanup
-        self._seen_path = seen_path
+        self.seen_path = seen_path
+        """The data folder as its processes name it (cluster.py, `Seen`)."""
 
     @property
     def identity(self) -> ProcessIdentity:
@@ -202,7 +203,7 @@ class Server:
         if cause == "killed":
             return self._died(code)
         where = str(self.cluster.data)
-        lines = [line.replace(self._seen_path, where) for line in server_log.why(messages)]
+        lines = [line.replace(self.seen_path, where) for line in server_log.why(messages)]
         return StartRefused(cause, lines, where)
 
     def _died(self, code: int) -> ServerDied:
@@ -235,19 +236,20 @@ def start(
     watcher: Watcher | None,
     deadline_s: float = START_DEADLINE_S,
     preload: Path | None = None,
-    environment: Mapping[str, str] | None = None,
+    environment: Callable[[Seen], Mapping[str, str]] = lambda _: {},
     sockets: Path | None = None,
     checks_memory: bool = True,
 ) -> Server:
     """Start a server of this cluster with these settings, recovery included, and wait until it is ready.
 
-    ``preload`` is a library for every process of it (LD_PRELOAD), ``environment`` goes along; ``sockets``
-    is where its socket folder is made, by default a short place. ``checks_memory`` is for the first start
-    of a candidate, before anything is known of it. What a dead server has left in the data
-    folder is removed first. Raises InvalidInput for a setting or path that cannot be, StartRefused if the
-    server does not start or would need more memory than there is, ServerDied if something ends it,
-    DeadlinePassed if it takes longer, Undecided if another server runs in the cluster; nothing runs on
-    after any of these.
+    ``preload`` is a library for every process of it (LD_PRELOAD); ``environment`` makes what goes along,
+    told how the server's user sees the data folder; ``sockets`` is where its socket folder is made, by
+    default a short place. ``checks_memory`` is for the first start of a candidate, before anything is
+    known of it. What a dead server has left in the data folder is removed first.
+
+    Raises InvalidInput for a setting or path that cannot be, StartRefused if the server does not start or
+    would need more memory than there is, ServerDied if something ends it, DeadlinePassed if it takes
+    longer, Undecided if another server runs in the cluster; nothing runs on after any of these.
     """
     cluster.strip()
     with contextlib.ExitStack() as stack:
@@ -255,14 +257,14 @@ def start(
         stack.callback(scratch.remove, folder)
         configuration = configure(settings, folder, _cluster_name())
         write(cluster, "postgresql.conf", configuration.text)
-        added = dict(environment or {})
+        added = {}
         if preload is not None:
             added["LD_PRELOAD"] = str(cluster.user.within_reach(preload, folder))
         offset = cluster.log.stat().st_size if cluster.log.exists() else 0
         with cluster.seen() as seen:
             if checks_memory:
                 refuse_what_does_not_fit(cluster, configuration, seen)
-            child = Child(_spec(cluster, configuration, seen, added), watcher)
+            child = Child(_spec(cluster, configuration, seen, {**environment(seen), **added}), watcher)
         server = Server(
             cluster, configuration, child, stack.pop_all(), seen_path=seen.path, log_offset=offset
         )

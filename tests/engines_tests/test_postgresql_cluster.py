@@ -115,6 +115,23 @@ def test_a_copy_that_cannot_be_made_leaves_nothing(cluster: Cluster, tmp_path: P
         cluster.clone(cluster.folder)
 
 
+@pytest.mark.usefixtures("as_root")
+def test_a_disk_that_is_too_small(cluster: Cluster, tmp_path: Path) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=8m", "none", str(small)], capture_output=True
+    )
+    if mounted.returncode != 0:
+        pytest.skip("nothing can be mounted here")
+    try:
+        with pytest.raises(MachineLacks, match="No space left on device") as caught:
+            cluster.clone(small)
+        assert "make room" in caught.value.hint and list(small.iterdir()) == []
+    finally:
+        subprocess.run(["umount", str(small)], check=True)
+
+
 def test_a_template_is_synced_as_a_whole(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """initdb syncs the data folder, whatever its server ran with; we sync the folders that hold it."""
     synced: list[str] = []

@@ -255,16 +255,22 @@ def test_the_library_that_every_process_loads(cluster: Cluster, scratch: Scratch
     ]
     library = tmp_path / "preloaded.so"
     shutil.copy(libraries[0].with_name("libBrokenLocale.so.1"), library)
-    variables = {"DURATUNE_RECORD_TEST": "value"}
     with (
-        start(cluster, {}, scratch=scratch, watcher=None, preload=library, environment=variables) as server,
+        start(
+            cluster,
+            {},
+            scratch=scratch,
+            watcher=None,
+            preload=library,
+            environment=lambda seen: {"ROOT": seen.path},
+        ) as server,
         Session(server.address) as session,
     ):
         backend = int(session.value("select pg_backend_pid()"))
         for pid in (server.identity.pid, backend):
             assert "/preloaded.so" in told_by_proc(pid, "maps", cluster)
         environment = told_by_proc(server.identity.pid, "environ", cluster)
-        assert "DURATUNE_RECORD_TEST=value" in environment and "PYTEST" not in environment
+        assert f"ROOT={server.seen_path}\0" in environment and "PYTEST" not in environment
 
 
 def told_by_proc(pid: int, file: str, cluster: Cluster) -> str:
