@@ -20,8 +20,37 @@ from knobs.errors import InvalidInput
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, everything else on stderr.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Only results and errors.")]
+SCALE_MAX = 1_000_000
+"""A thousand million records, which take days to load."""
+RUN_TIME_MAX_S = 3_600.0
+"""Of one measured run: every write of it has its 64 bytes of shared memory until it is judged."""
+
+
+def _run_time(text: str) -> str:
+    if seconds(text) > RUN_TIME_MAX_S:
+        raise InvalidInput(
+            f"'{text}' is longer than the limit of {RUN_TIME_MAX_S:g} s",
+            where="--time",
+            hint="use 30s or 5min",
+        )
+    return text
+
+
+def _folder(text: str) -> Path:
+    # pathlib takes no name for the folder that one stands in, and what is empty is mostly an unset variable.
+    if not text:
+        raise InvalidInput("'' names no folder", where="--study or --data", hint="name one, or leave it out")
+    return Path(text)
+
+
 RunTime = Annotated[
-    str, typer.Option("--time", metavar="T", help="The measured time of one run, as 3s or 1min.")
+    str,
+    typer.Option(
+        "--time",
+        metavar="T",
+        callback=_run_time,
+        help="The measured time of one run, as 3s or 1min; at most 1h.",
+    ),
 ]
 
 
@@ -49,7 +78,10 @@ class Asked:
     contract: Annotated[
         str | None,
         typer.Option(
-            "--contract", metavar="CONTRACT", help="strict, process or bounded:500ms, with ,recovery=30s."
+            "--contract",
+            metavar="CONTRACT",
+            help="strict, process or bounded:500ms, with ,recovery=30s. Default, what the engine's own "
+            "defaults promise: process for rocksdb.",
         ),
     ] = None
     seed: Annotated[
@@ -71,7 +103,8 @@ class Asked:
         ),
     ] = None
     scale: Annotated[
-        int | None, typer.Option("--scale", min=1, help="Thousands of records that are loaded.")
+        int | None,
+        typer.Option("--scale", min=1, max=SCALE_MAX, help="Thousands of records that are loaded."),
     ] = None
     column_family: Annotated[str, typer.Option("--cf", help="The column family that the load uses.")] = (
         "default"
@@ -79,13 +112,19 @@ class Asked:
     data: Annotated[
         Path | None,
         typer.Option(
-            "--data", metavar="DIR", help="A new folder for the data; default: inside the study folder."
+            "--data",
+            metavar="DIR",
+            parser=_folder,
+            help="A new folder for the data; default: inside the study folder.",
         ),
     ] = None
     study: Annotated[
         Path | None,
         typer.Option(
-            "--study", metavar="DIR", help="Folder of results; default: results/ENGINE-WORKLOAD-CONTRACT."
+            "--study",
+            metavar="DIR",
+            parser=_folder,
+            help="Folder of results; default: results/ENGINE-WORKLOAD-CONTRACT.",
         ),
     ] = None
     json: Json = False
@@ -117,11 +156,21 @@ def _keyword(parameter: inspect.Parameter) -> inspect.Parameter:
 
 _TIME = re.compile(r"(\d+(?:\.\d+)?)(s|min|h|)")
 _SECONDS = {"": 1.0, "s": 1.0, "min": 60.0, "h": 3600.0}
+TIME_MAX_DAYS = 30
+"""Longer than any run; what is typed beyond it is a slip, and would never end."""
 
 
 def seconds(text: str) -> float:
-    """Seconds of `300s`, `5min`, `1h` or a bare number. Raises InvalidInput for anything else."""
+    """Seconds of `300s`, `5min`, `1h` or a bare number.
+
+    Raises InvalidInput for anything else, and for more than TIME_MAX_DAYS.
+    """
     match = _TIME.fullmatch(text)
     if match is None or float(match[1]) <= 0:
         raise InvalidInput(f"'{text}' is no time", where="--time", hint="use 300s, 5min or 1h")
-    return float(match[1]) * _SECONDS[match[2]]
+    found = float(match[1]) * _SECONDS[match[2]]
+    if found > TIME_MAX_DAYS * 86_400:
+        raise InvalidInput(
+            f"'{text}' is longer than {TIME_MAX_DAYS} days", where="--time", hint="use 300s, 5min or 1h"
+        )
+    return found

@@ -57,3 +57,10 @@ def test_a_time_is_read(text: str, seconds: float) -> None:
 def test_what_is_no_time_is_refused(text: str) -> None:
     with pytest.raises(InvalidInput, match="is no time"):
         options.seconds(text)
+
+
+@pytest.mark.parametrize("text", ["99999999999h", "721h", "2592001s", "9" * 400])
+def test_a_time_that_would_never_end_is_refused(text: str) -> None:
+    with pytest.raises(InvalidInput, match="is longer than 30 days"):
+        options.seconds(text)
+    assert options.seconds("720h") == 30 * 86_400
