@@ -18,7 +18,8 @@ from knobs.rocksdb import durability, tuning
 from tests.tuner_tests.requests import MIB, request_of
 from tuner.proposers.proposal import HostLimits
 from tuner.proposers.rules import RocksdbRules
-from tuner.search.tuning import StudyPlan, reference_settings, search_space
+from tuner.search.study_plan import StudyPlan
+from tuner.search.tuning import reference_settings, search_space
 from tuner.static_check import predicted, recovery_ignores, stated_settings
 
 pytestmark = pytest.mark.usefixtures("native_parts")

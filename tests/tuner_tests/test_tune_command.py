@@ -98,12 +98,13 @@ def test_the_document_is_what_other_programs_rely_on(study: Study) -> None:
     assert {"kill.lossy", "kill.honest", "synced.lossy", "cache.honest"} <= set(found["controls"])
     assert [trial["trial"] for trial in found["trials"]] == [0, 1, 2]
     assert all({"trial", "reasons", "ratio"} <= set(refused) for refused in found["refused"])
-    if found["winner"]["trial"] > 0:
-        claim = found["confirmation"]
+    claim, winner = found["confirmation"], found["winner"]["trial"]
+    if claim is not None:
         assert {"ratio", "low", "high", "rounds"} <= set(claim)
         assert claim["low"] <= claim["ratio"] <= claim["high"] and len(claim["rounds"]) == 8
-    else:
-        assert found["confirmation"] is None
+    # What is not proven faster is named, and the reference wins.
+    assert winner == (claim["trial"] if claim is not None and claim["low"] > 1.0 else 0)
+    assert (found["unproven"] is None) is (claim is None or winner > 0)
     origin = found["provenance"]
     assert {"version", "commit"} <= set(origin["duratune"])
     wanted = {
@@ -118,6 +119,15 @@ def test_the_document_is_what_other_programs_rely_on(study: Study) -> None:
     assert wanted <= set(origin)
     assert origin["seed"] == 5 and origin["workload"]["recordcount"] == "1000"
     assert json.loads((study.folder / "report.json").read_text()) == found
+
+
+@pytest.mark.slow
+def test_every_trial_is_counted_and_the_end_has_a_reason(study: Study) -> None:
+    lines = [line for line in study.ended.err.splitlines() if line.startswith("trials ")]
+    counts = [line.split(":")[0] for line in lines if "/" in line.split(":")[0]]
+    assert counts == ["trials 0/3", "trials 1/3", "trials 2/3", "trials 3/3"]
+    assert "trials 3 finished: the number of trials is reached (3)" in lines
+    assert "stopped" not in study.ended.err
 
 
 @pytest.mark.slow
@@ -187,6 +197,10 @@ def test_the_printed_command_repeats_the_verdict(
     found = json.loads(capsys.readouterr().out)
     assert found["verdict"] == study.document["winner"]["verdict"] and found["contract"] == "process"
     assert found["provenance"]["workload"]["recordcount"] == "1000"
+    winner = study.document["winner"]
+    assert found["seed"] == winner["seed"] != study.document["provenance"]["seed"]
+    for crash in ("process_crash", "power_cut"):
+        assert found[crash]["states"] == winner[crash]["states"]
     assert left_behind() == []
 
 
@@ -217,6 +231,22 @@ def test_a_named_study_that_is_finished_is_kept_and_the_next_number_told(study: 
         assert process.wait(60) == 143
     told = (study.room / "stderr").read_text()
     assert f"the study in {NAME} is finished and kept; this one is {NAME}-" in told
+
+
+@pytest.mark.slow
+def test_a_setting_that_every_candidate_would_inherit_ends_the_search(tmp_path: Path) -> None:
+    try:
+        host.refuse_unsafe_data_folder(tmp_path, Contract("strict"))
+    except InvalidInput as error:
+        pytest.skip(str(error))
+    words = ["--contract", "strict", "--set", "sync=false", "--trials", "9", "--study", "pinned", "--json"]
+    ended = run(["tune", "rocksdb", *QUICK, *words], tmp_path)
+    assert ended.code == 1, ended.err
+    assert [trial["verdict"] for trial in ended.document["trials"]] == ["BROKEN"]
+    assert ended.document["winner"] is None and "WriteOptions.sync=false" in ended.document["cut_short"]
+    assert "trials 1 finished: the reference broke the contract (lost-ack" in ended.err
+    assert not (tmp_path / "pinned" / "winner").exists()
+    studies.assert_nothing_left(tmp_path)
 
 
 @pytest.mark.slow
@@ -251,6 +281,7 @@ def test_an_audit_ships_what_a_contract_would_have_refused(tmp_path: Path) -> No
 WRONG: list[tuple[list[str], str]] = [
     (["--trials", "0"], "--trials"),
     (["--time", "soon"], "'soon' is no time"),
+    (["--time", "99999999999h"], "is longer than 30 days"),
     (["--time", "5s"], "5 s are too short for a claim"),
     (["--measure", "0"], "--measure"),
     (["--clients", "0"], "--clients"),

@@ -14,16 +14,22 @@ from crashlab.controls import Control
 from crashlab.judging.evidence import CrashVerdict
 from crashlab.judging.judge import JudgedState
 from crashlab.judging.verdict import Judgement, Verdict
+from crashlab.kill import MeasurePlan
+from crashlab.recording.record import RecordPlan
 from crashlab.states.plan import PlannedState
+from crashlab.validate import CrashPlan, split_states
 from knobs import configuration
 from knobs.contract import Contract
 from tests.tuner_tests.requests import OPTIONS_HEAD, request_of, result_of
-from tuner.commands.tune import _something_held
+from tuner.commands.tune import _exit_code, _something_held
+from tuner.options import seconds as options_seconds
 from tuner.report import tune as tune_report
 from tuner.request import Request, resolve
 from tuner.search.confirmation import PairedRound, interval_of
+from tuner.search.final import Claim, Winner
+from tuner.search.study_plan import StudyPlan
 from tuner.search.trial import TrialResult
-from tuner.search.tuning import StudyOutcome, StudyPlan, Winner
+from tuner.search.tuning import StudyOutcome
 
 pytestmark = pytest.mark.usefixtures("native_parts")
 
@@ -37,22 +43,32 @@ def verdict_of(verdict: Verdict = Verdict.HELD) -> CrashVerdict:
     return CrashVerdict(Contract("process"), judgement, (state,))
 
 
+def winner_of(trial: TrialResult, states: int = 60) -> Winner:
+    plan = CrashPlan(split_states(["cache", "synced"], states), MeasurePlan(measure_s=0.7), RecordPlan())
+    return Winner(trial, verdict_of(), 4_711, plan, states)
+
+
 def outcome_of(
     results: Sequence[TrialResult],
     winner: TrialResult | None,
     rates: Sequence[tuple[float, float]] = (),
     refused_at_last: Sequence[TrialResult] = (),
+    claimed: TrialResult | None = None,
+    cut_short: str = "",
 ) -> StudyOutcome:
+    """A study's outcome; the claim is that of ``claimed``, else of the winner, else of the fastest."""
     rounds = [PairedRound(ours, theirs) for ours, theirs in rates]
     measured = [result for result in results if result.ratio > 0]
+    fastest = max(measured, key=lambda result: result.ratio, default=None)
+    whose = claimed or winner or fastest
     return StudyOutcome(
         controls=[Control("kill.lossy", Verdict.BROKEN, Verdict.BROKEN)],
         results=results,
-        winner=Winner(winner, verdict_of()) if winner else None,
-        rounds=rounds,
-        interval=interval_of(rounds, 1) if rounds else None,
-        fastest=max(measured, key=lambda result: result.ratio, default=None),
+        winner=winner_of(winner) if winner else None,
+        claim=Claim(whose, rounds, interval_of(rounds, 1)) if rounds and whose else None,
+        fastest=fastest,
         refused_at_last=refused_at_last,
+        cut_short=cut_short,
     )
 
 
@@ -65,6 +81,7 @@ RESULTS = [
     result_of(5, "UNKNOWN", 0.0, why="the lab failed"),
 ]
 CLEAR = [(1_500.0, 1_000.0), (1_510.0, 1_000.0), (1_490.0, 1_000.0), (1_505.0, 1_001.0)]
+SLOWER = [(500.0, 1_000.0), (510.0, 1_000.0), (490.0, 1_000.0), (505.0, 1_001.0)]
 NOISE = [(1_500.0, 1_000.0), (800.0, 1_000.0), (1_100.0, 1_000.0), (900.0, 1_000.0)]
 
 
@@ -85,6 +102,8 @@ def test_a_winner_with_its_claim_and_what_was_faster_and_refused() -> None:
     found = document(outcome)
     assert found["winner"]["trial"] == 1 and found["winner"]["settings"] == FASTER
     assert found["winner"]["verdict"] == "HELD" and found["winner"]["power_cut"]["states"] == 1
+    assert found["winner"]["proven_faster"] and found["unproven"] is None
+    assert found["confirmation"]["trial"] == 1 and found["confirmation"]["claim"] == "faster"
     assert found["confirmation"]["better"] and found["confirmation"]["low"] > 1.0
     assert found["confirmation"]["rounds"][0] == {"candidate_per_s": 1_500.0, "reference_per_s": 1_000.0}
     assert found["refused"] == [
@@ -95,15 +114,57 @@ def test_a_winner_with_its_claim_and_what_was_faster_and_refused() -> None:
     said = text(outcome)
     assert "2 HELD, 2 BROKEN, 1 UNKNOWN, 1 REJECTED" in said
     assert "trial 2: 4.00 x reference, lost-ack, hole" in said and "trial 3:" not in said
-    assert "winner         trial 1 (rules), over the reference:" in said
+    assert "winner         trial 1 (rules): holds process; over the reference:" in said
     assert "CFOptions.write_buffer_size=134217728" in said
     assert "faster than the reference" in said and "rocksdb: no" in said and "the lab failed" in said
 
 
-def test_a_claim_within_the_noise_is_none() -> None:
-    outcome = outcome_of(RESULTS, RESULTS[1], NOISE)
-    assert not document(outcome)["confirmation"]["better"]
-    assert "no better than the reference as far as can be told" in text(outcome)
+@pytest.mark.parametrize(("rates", "claim"), [(NOISE, "not proven faster"), (SLOWER, "slower")])
+def test_who_is_not_proven_faster_is_told_and_is_not_the_winner(
+    rates: Sequence[tuple[float, float]], claim: str
+) -> None:
+    outcome = outcome_of(RESULTS, RESULTS[0], rates, claimed=RESULTS[1])
+    found = document(outcome)
+    assert found["winner"]["trial"] == 0 and not found["winner"]["proven_faster"]
+    assert not found["confirmation"]["better"] and found["confirmation"]["claim"] == claim
+    assert found["unproven"]["trial"] == 1 and found["unproven"]["settings"] == FASTER
+    assert found["unproven"]["claim"] == claim and found["unproven"]["low"] < 1.0
+    said = text(outcome)
+    assert (
+        "winner         the reference itself: no candidate that holds the contract is proven faster" in said
+    )
+    assert f"not the winner trial 1 (rules): the fastest that held, {claim}; over the reference:" in said
+    assert f"{claim} than the reference" in said and "configuration  s/winner/OPTIONS" in said
+    assert _exit_code(StudyPlan(), outcome) == 0
+
+
+def test_an_unproven_candidate_beside_a_reference_that_was_not_judged_wins_nothing() -> None:
+    unknown = [result_of(0, "UNKNOWN", why="planted"), RESULTS[1]]
+    outcome = outcome_of(unknown, None, NOISE, claimed=RESULTS[1])
+    assert _exit_code(StudyPlan(), outcome) == 4 and document(outcome)["unproven"]["trial"] == 1
+    assert "which itself is not shown to hold the contract" in text(outcome)
+    refuted = [result_of(0, "BROKEN", 1.0, reasons=("hole",))]
+    outcome = outcome_of(RESULTS[:2], None, NOISE, refused_at_last=refuted, claimed=RESULTS[1])
+    assert _exit_code(StudyPlan(), outcome) == 1
+
+
+def test_who_holds_what_the_reference_does_not_wins_though_it_is_slower() -> None:
+    broken = [result_of(0, "BROKEN", 1.0, reasons=("hole",)), result_of(1, ratio=0.5, settings=FASTER)]
+    outcome = outcome_of(broken, broken[1], SLOWER)
+    found = document(outcome)
+    assert found["winner"]["trial"] == 1 and not found["winner"]["proven_faster"]
+    assert found["unproven"] is None and found["confirmation"]["claim"] == "slower"
+    said = text(outcome)
+    assert "holds process, which the reference does not hold; over the reference:" in said
+    assert "slower than the reference" in said
+
+
+def test_a_search_that_ends_by_what_the_user_set_says_so() -> None:
+    broken = [result_of(0, "BROKEN", 1.0, reasons=("lost-ack",))]
+    outcome = outcome_of(broken, None, cut_short="the reference broke it by sync=false")
+    assert document(outcome)["cut_short"] == "the reference broke it by sync=false"
+    assert "winner         none: the reference broke it by sync=false" in text(outcome)
+    assert _exit_code(StudyPlan(), outcome) == 1
 
 
 def test_the_reference_may_win() -> None:
@@ -112,7 +173,17 @@ def test_the_reference_may_win() -> None:
     assert found["winner"]["trial"] == 0 and found["confirmation"] is None and found["refused"] == []
     said = text(outcome)
     assert "the reference itself: no candidate that holds the contract was faster" in said
-    assert "nothing to confirm" in said and "no candidate faster than the winner broke" in said
+    assert "nothing to confirm" in said and "refused        none: no trial broke the contract" in said
+
+
+def test_what_broke_and_was_slower_is_no_loss() -> None:
+    """Slower than the winner; than 1, where the winner is the reference, whose own ratio is noise."""
+    results = [result_of(0, ratio=0.9), result_of(1, "BROKEN", 0.95, reasons=("hole",))]
+    outcome = outcome_of(results, results[0])
+    assert document(outcome)["refused"] == []
+    assert "refused        none that was faster than the winner (broke the contract and slower: 1)" in text(
+        outcome
+    )
 
 
 def test_nothing_held() -> None:
@@ -147,12 +218,28 @@ def test_an_audit_says_what_speed_alone_would_have_shipped() -> None:
     found = document(outcome, audit=True)
     assert found["audit_only"] and found["fastest"]["trial"] == 2
     assert found["fastest"]["verdict"] == "BROKEN" and found["fastest"]["reasons"] == ["lost-ack", "hole"]
+    assert found["unproven"] is None, "an audit crowns nobody, so nobody is passed over"
     said = text(outcome, audit=True)
-    assert "would have shipped trial 2: 4.00 x reference, BROKEN lost-ack hole" in said
+    assert "would have shipped trial 2: 4.00 x reference, BROKEN lost-ack, hole" in said
     assert "winner  " not in said and "faster than the reference" in said
     assert _something_held(StudyPlan(audit_only=True), outcome)
     assert not _something_held(StudyPlan(audit_only=True), outcome_of(RESULTS[2:], None))
     assert "no trial was measured" in text(outcome_of(RESULTS[4:], None), audit=True)
+
+
+def test_an_audit_whose_fastest_holds_names_what_broke_with_its_settings() -> None:
+    results = [
+        result_of(0),
+        result_of(1, "BROKEN", 1.4, reasons=("lost-ack",), settings={"WriteOptions.disableWAL": "true"}),
+        result_of(2, ratio=1.5, settings=FASTER),
+    ]
+    said = text(outcome_of(results, None, CLEAR), audit=True)
+    shipped, broke = said.split("broke  ")
+    assert "would have shipped trial 2: 1.50 x reference, HELD" in shipped
+    assert "DBOptions.unordered_write=true" in shipped and "disableWAL" not in shipped
+    assert "trial 1: 1.40 x reference, BROKEN lost-ack" in broke and "WriteOptions.disableWAL=true" in broke
+    alone = text(outcome_of(results[:1], None), audit=True)
+    assert "would have shipped the reference itself" in alone and "broke  " not in alone
 
 
 CONFIG = f"""\
@@ -207,7 +294,7 @@ def test_the_repeat_command_is_the_same_request(tmp_path: Path) -> None:
         contract="bounded:500ms,recovery=30s",
     )
     tune_report.write_winner(request, tmp_path, result_of(1, settings=FASTER))
-    command = shlex.split(tune_report.repeat_command(request, tmp_path))
+    command = shlex.split(tune_report.repeat_command(request, tmp_path, winner_of(result_of(1), 45)))
     assert command[:3] == ["duratune", "crash", "rocksdb"]
     config, *options = command[3:]
     given = dict(zip(options[::2], options[1::2], strict=True))
@@ -226,5 +313,8 @@ def test_the_repeat_command_is_the_same_request(tmp_path: Path) -> None:
         20_000,
     )
     assert dict(again.workload.properties) == dict(request.workload.properties)
-    assert (again.contract, again.seed, again.clients) == (request.contract, request.seed, request.clients)
+    assert (again.contract, again.clients) == (request.contract, request.clients)
+    # Not the study's seed: the fresh run's, with its states and its length.
+    assert again.seed == 4_711 and given["--states"] == "45"
+    assert (options_seconds(given["--time"]), given["--operations"]) == (0.7, str(RecordPlan().operations))
     assert again.settings.items() >= FASTER.items()

@@ -15,11 +15,12 @@ from optuna.trial import TrialState
 from knobs.errors import InvalidInput, MachineLacks, Undecided
 from tests.tuner_tests.fake_lab import FakeLab, Rate, fake_lab, unloaded
 from tests.tuner_tests.requests import request_of, result_of
-from tuner.output import Output, SilentProgress
+from tuner.output import Output
 from tuner.proposers.rules import RocksdbRules
 from tuner.request import host_limits
 from tuner.search.study import NOT_RUN, StudyFolder
-from tuner.search.tuning import StudyPlan, Tuning, search_space
+from tuner.search.study_plan import StudyPlan
+from tuner.search.tuning import Tuning, search_space
 
 pytestmark = pytest.mark.usefixtures("native_parts")
 
@@ -59,7 +60,7 @@ def test_three_faults_of_the_lab_in_a_row_stop_the_study(memory_path: Path) -> N
     with fake_lab(memory_path, fails(Undecided("planted"))) as lab:
         study = tuning(lab, folder)
         with pytest.raises(Undecided, match=r"3 trials in a row .*planted") as caught:
-            study.run(SilentProgress())
+            study.run()
     assert caught.value.exit_code == 4 and "resumes" in caught.value.hint
     assert verdicts(folder) == ["UNKNOWN"] * 3
 
@@ -69,7 +70,7 @@ def test_a_full_disk_is_the_machines_and_no_trials(memory_path: Path) -> None:
     with fake_lab(memory_path, fails(MachineLacks("no space"))) as lab:
         study = tuning(lab, folder)
         with pytest.raises(MachineLacks):
-            study.run(SilentProgress())
+            study.run()
     assert verdicts(folder) == [], "the trial is tried again when there is room"
 
 
@@ -78,28 +79,28 @@ def test_a_run_that_cannot_be_recorded_keeps_what_was_measured(memory_path: Path
     with fake_lab(memory_path, steady) as lab:
         study = tuning(lab, memory_path / "study")
         with pytest.raises(Undecided, match="nothing is recorded here"):
-            study.run(SilentProgress())
+            study.run()
         (first, *_) = StudyFolder(memory_path / "study").results()
         assert (first.verdict, first.ratio, first.throughput_per_s) == ("UNKNOWN", 1.0, 1_000.0)
         full = replace(lab, unrecorded=MachineLacks("no space"))
         with pytest.raises(MachineLacks, match="no space"):
-            tuning(full, memory_path / "full").run(SilentProgress())
+            tuning(full, memory_path / "full").run()
     assert verdicts(memory_path / "full") == []
 
 
 def test_settings_that_the_engine_refuses_are_rejected_and_the_study_goes_on(memory_path: Path) -> None:
     folder = memory_path / "study"
     with fake_lab(memory_path, fails(InvalidInput("RocksDB says no"))) as lab:
-        outcome = tuning(lab, folder, trials=5).run(SilentProgress())
+        outcome = tuning(lab, folder, trials=5).run()
     assert verdicts(folder) == ["REJECTED"] * 5 and len(lab.runs) == 6
     assert all(result.why == "RocksDB says no" and result.ratio == 0.0 for result in outcome.results)
-    assert outcome.winner is None and outcome.interval is None and outcome.fastest is None
+    assert outcome.winner is None and outcome.claim is None and outcome.fastest is None
 
 
 def test_wrong_controls_end_it_before_any_trial(memory_path: Path) -> None:
     with fake_lab(memory_path, steady, wrong=("synced",)) as lab:
         with pytest.raises(Undecided, match=r"control synced\.lossy is HELD where it must be BROKEN"):
-            tuning(lab, memory_path / "study").run(SilentProgress())
+            tuning(lab, memory_path / "study").run()
         assert lab.runs == []
 
 
@@ -107,7 +108,7 @@ def test_an_idle_reference_is_no_ratio(memory_path: Path) -> None:
     with fake_lab(memory_path, lambda _settings, _run, _recover: 0.0) as lab:
         study = tuning(lab, memory_path / "study")
         with pytest.raises(Undecided, match="the reference did no operation"):
-            study.run(SilentProgress())
+            study.run()
 
 
 def proposed(folder: Path) -> list[tuple[str, str]]:
@@ -126,9 +127,9 @@ def test_a_study_that_is_stopped_goes_through_the_same_start_points(memory_path:
     points = 1 + len(rules)
     rejected = fails(InvalidInput("no"))
     with fake_lab(memory_path, rejected) as lab:
-        tuning(lab, memory_path / "whole", trials=points).run(SilentProgress())
+        tuning(lab, memory_path / "whole", trials=points).run()
         for trials in (1, 2, points // 2, points):
-            tuning(lab, memory_path / "pieces", trials=trials).run(SilentProgress())
+            tuning(lab, memory_path / "pieces", trials=trials).run()
     whole = proposed(memory_path / "whole")
     assert proposed(memory_path / "pieces") == whole
     assert [proposer for proposer, _ in whole] == ["reference"] + ["rules"] * (points - 1)
@@ -148,16 +149,16 @@ def test_a_finished_study_has_no_trial_that_waits(memory_path: Path) -> None:
     not_run = (TrialState.FAIL, "the study ended before it ran")
     rejected = fails(InvalidInput("no"))
     with fake_lab(memory_path, rejected) as lab:
-        tuning(lab, folder, trials=2).run(SilentProgress())
-        tuning(lab, memory_path / "whole", trials=4).run(SilentProgress())
+        tuning(lab, folder, trials=2).run()
+        tuning(lab, memory_path / "whole", trials=4).run()
     assert in_database(folder) == [complete] * 2
     with fake_lab(memory_path, fails(KeyboardInterrupt())) as lab, pytest.raises(KeyboardInterrupt):
-        tuning(lab, folder, trials=4).run(SilentProgress())
+        tuning(lab, folder, trials=4).run()
     with fake_lab(memory_path, rejected) as lab:
-        tuning(lab, folder, trials=2).run(SilentProgress())
+        tuning(lab, folder, trials=2).run()
         assert in_database(folder) == [complete, complete, not_run]
         # With more budget its point is not lost: it comes again, under the next number.
-        outcome = tuning(lab, folder, trials=4).run(SilentProgress())
+        outcome = tuning(lab, folder, trials=4).run()
     assert in_database(folder) == [complete, complete, not_run, complete, complete]
     assert [result.number for result in outcome.results] == [0, 1, 3, 4]
     assert proposed(folder) == proposed(memory_path / "whole")
@@ -168,9 +169,9 @@ def test_a_kill_at_the_first_trial_keeps_the_reference_first(memory_path: Path, 
     """KeyboardInterrupt stands for whatever ends the process in the middle of a trial."""
     folder = memory_path / "study"
     with fake_lab(memory_path, fails(KeyboardInterrupt())) as lab, pytest.raises(KeyboardInterrupt):
-        tuning(lab, folder, trials=trials).run(SilentProgress())
+        tuning(lab, folder, trials=trials).run()
     with fake_lab(memory_path, fails(InvalidInput("no"))) as lab:
-        outcome = tuning(lab, folder, trials=trials).run(SilentProgress())
+        outcome = tuning(lab, folder, trials=trials).run()
     assert [result.number for result in outcome.results] == list(range(trials))
     assert outcome.results[0].proposer == "reference"
 
@@ -179,7 +180,7 @@ def test_a_config_with_values_off_the_ranges_still_starts(memory_path: Path) -> 
     """Of a start point the values are left out that the space cannot hold; the rest is tried."""
     folder = memory_path / "study"
     with fake_lab(memory_path, fails(InvalidInput("no"))) as lab:
-        tuning(lab, folder, "max_background_jobs=-1", "block_cache=0", trials=11).run(SilentProgress())
+        tuning(lab, folder, "max_background_jobs=-1", "block_cache=0", trials=11).run()
     first, *others = [json.loads(text) for _, text in proposed(folder)]
     assert first == {"DBOptions.max_background_jobs": "-1", "BlockBasedTableOptions.block_cache": "0"}
     cache = RocksdbRules().start_points(host_limits())[0].settings["BlockBasedTableOptions.block_cache"]
@@ -190,18 +191,18 @@ def test_a_config_with_values_off_the_ranges_still_starts(memory_path: Path) -> 
 def test_finished_trials_are_neither_repeated_nor_counted_again(memory_path: Path) -> None:
     folder = memory_path / "study"
     with fake_lab(memory_path, fails(InvalidInput("no"))) as lab:
-        tuning(lab, folder, trials=3).run(SilentProgress())
+        tuning(lab, folder, trials=3).run()
         before = len(lab.runs)
-        tuning(lab, folder, trials=3).run(SilentProgress())
+        tuning(lab, folder, trials=3).run()
         assert len(lab.runs) == before + 1, "one run of the reference, to know what a run takes"
-        outcome = tuning(lab, folder, trials=4).run(SilentProgress())
+        outcome = tuning(lab, folder, trials=4).run()
     assert [result.number for result in outcome.results] == [0, 1, 2, 3]
 
 
 def test_memory_that_the_host_lacks_is_refused_with_the_arithmetic(memory_path: Path) -> None:
     folder = memory_path / "study"
     with fake_lab(memory_path, steady) as lab:
-        outcome = tuning(lab, folder, "block_cache=1T", trials=1).run(SilentProgress())
+        outcome = tuning(lab, folder, "block_cache=1T", trials=1).run()
     (result,) = outcome.results
     assert result.verdict == "REJECTED"
     numbers = re.search(r"hold (\d+) MiB, more than (\d+) MiB", result.why)
@@ -230,21 +231,21 @@ def test_what_is_searched() -> None:
         space(only=("misspelt", "compression"), exclude=("write_buffer_siz??",))
 
 
-def test_the_best_of_many_is_chosen_in_a_play_off(memory_path: Path) -> None:
-    """Each was measured once: of the best three the one that is fastest again wins, then the others."""
-    name = "DBOptions.max_background_jobs"
-    gain = {"2": 1.0, "3": 1.1, "4": 1.4, "5": 1.2, "6": 9.0}
-    results = [
-        result_of(0, ratio=1.3),
-        *(
-            result_of(number, ratio=ratio, settings={name: jobs})
-            for number, ratio, jobs in [(1, 2.0, "3"), (2, 1.9, "4"), (3, 1.8, "5"), (4, 1.1, "6")]
-        ),
-        result_of(5, ratio=0.9, settings={name: "6"}),
-        result_of(6, "BROKEN", ratio=5.0, settings={name: "6"}),
-    ]
-    with fake_lab(
-        memory_path, lambda settings, _run, _recover: 1_000.0 * gain[settings.get(name, "2")]
-    ) as lab:
-        ranked = tuning(lab, memory_path / "study")._ranked(results)
-    assert [trial.number for trial in ranked] == [2, 3, 1, 4, 0]
+def test_a_setting_of_the_users_that_no_candidate_can_mend_ends_the_search(
+    memory_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Trial 0 is really BROKEN by it; an audit, and a search that may mend it, go on."""
+    folder = memory_path / "study"
+    folder.mkdir()
+    with fake_lab(memory_path, fails(InvalidInput("no"))) as lab:
+        study = tuning(lab, folder, "disableWAL=true", trials=4)
+        result_of(0, "BROKEN", reasons=("lost-ack",)).save(StudyFolder(folder).trial(0))
+        outcome = study.run()
+        assert [result.number for result in outcome.results] == [0]
+        assert "WriteOptions.disableWAL=true, which you set" in outcome.cut_short and outcome.winner is None
+        other = memory_path / "other"
+        other.mkdir()
+        result_of(0, "BROKEN", reasons=("lost-ack",)).save(StudyFolder(other).trial(0))
+        outcome = tuning(lab, other, trials=3).run()
+    assert len(outcome.results) == 3 and outcome.cut_short == "", "nothing that the user set breaks it"
+    assert capsys.readouterr().err == ""

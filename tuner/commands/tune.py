@@ -22,12 +22,11 @@ from tuner.report import tune as tune_report
 from tuner.report.settings import in_short
 from tuner.request import Request, open_lab, resolve_asked
 from tuner.search.study import StudyFolder
+from tuner.search.study_plan import StudyPlan, default_trial_plan
 from tuner.search.trial import REJECTED
 from tuner.search.tuning import (
     StudyOutcome,
-    StudyPlan,
     Tuning,
-    default_trial_plan,
     reference_settings,
     refuse_too_short,
     search_space,
@@ -75,8 +74,9 @@ def command(
 ) -> int:
     """Search for the fastest configuration whose acknowledged writes survive.
 
-    The same command resumes a study that was stopped. Exit code 0: something holds; 1: nothing does;
-    4: the controls failed.
+    The same command resumes a study that was stopped. A candidate wins only if it is proven faster; else
+    the reference does, if it holds. Exit code 0: there is a winner; 1: nothing holds; 4: the controls
+    failed, or nothing was decided.
     """
     output = Output(json=asked.json, quiet=asked.quiet)
     fixed = fix or []
@@ -145,11 +145,7 @@ def _tune(request: Request, plan: StudyPlan, folder: StudyFolder, data: Path | N
         output.result(crash_report.finding_line(finding))
     with open_lab(request, folder.folder, data) as (lab, bound):
         came_from = origin(bound, lab.data, recorder=lab.recorder.name, models=list(bound.engine.controls))
-        progress = output.progress()
-        try:
-            outcome = Tuning(bound, plan, folder, lab, output).run(progress)
-        finally:
-            progress.close()
+        outcome = Tuning(bound, plan, folder, lab, output).run()
     if outcome.winner is not None:
         tune_report.write_winner(request, folder.folder, outcome.winner.trial)
     document = tune_report.as_json(request, plan, folder.folder, reference, outcome, came_from, findings)
@@ -162,9 +158,11 @@ def _tune(request: Request, plan: StudyPlan, folder: StudyFolder, data: Path | N
 
 
 def _exit_code(plan: StudyPlan, outcome: StudyOutcome) -> int:
-    """0 where something held, 4 where nothing was ever judged, else 1."""
+    """0 where there is a winner, 4 where nothing was judged or only the reference was not, else 1."""
     if _something_held(plan, outcome):
         return 0
+    if not plan.audit_only and outcome.unproven is not None and not outcome.reference_broke:
+        return Undecided.exit_code
     judged = [*outcome.results, *outcome.refused_at_last]
     undecided = (Verdict.UNKNOWN.value, REJECTED)
     return Undecided.exit_code if all(one.verdict in undecided for one in judged) else 1

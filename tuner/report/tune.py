@@ -11,9 +11,11 @@ from typing import Any
 from crashlab.judging.evidence import CrashSummary
 from knobs.finding import Finding
 from tuner.request import Request
+from tuner.search.final import Claim, Winner
 from tuner.search.interval import METHOD
+from tuner.search.study_plan import StudyPlan
 from tuner.search.trial import TrialResult
-from tuner.search.tuning import StudyOutcome, StudyPlan
+from tuner.search.tuning import StudyOutcome
 from workloads import registry
 
 OPTIONS_NAME = "OPTIONS"
@@ -30,7 +32,7 @@ def as_json(
     findings: Sequence[Finding],
 ) -> dict[str, Any]:
     """The `tune` document of the JSON contract."""
-    winner, interval = outcome.winner, outcome.interval
+    winner = outcome.winner
     return {
         "schema": 1,
         "provenance": dict(provenance),
@@ -49,21 +51,15 @@ def as_json(
             "verdict": winner.verdict.verdict.value,
             "process_crash": _summary(winner.verdict.process_crash),
             "power_cut": _summary(winner.verdict.power_cut),
-            "proven_faster": bool(outcome.interval and outcome.interval.better),
-            "repeat": repeat_command(request, folder),
+            "proven_faster": _is_proven(outcome),
+            "seed": winner.seed,
+            "repeat": repeat_command(request, folder, winner),
         }
         if winner
         else None,
-        "confirmation": {
-            "ratio": interval.ratio,
-            "low": interval.low,
-            "high": interval.high,
-            "better": interval.better,
-            "rounds": [vars(paired) for paired in outcome.rounds],
-            "method": METHOD,
-        }
-        if interval
-        else None,
+        "confirmation": _confirmation(outcome.claim) if outcome.claim else None,
+        "unproven": _unproven(outcome.unproven) if outcome.unproven and not plan.audit_only else None,
+        "cut_short": outcome.cut_short,
         "refused": [
             {
                 "trial": result.number,
@@ -98,7 +94,7 @@ def as_text(
     lines = ["trials         " + ", ".join(f"{count} {name}" for name, count in counts.items() if count)]
     lines += _table(outcome.results)
     if plan.audit_only:
-        lines += _audit_lines(outcome)
+        lines += _audit_lines(reference, outcome)
     else:
         lines += [*_refused_lines(outcome), *_winner_lines(request, folder, reference, outcome)]
     lines.append(f"study          {folder} (optuna-dashboard sqlite:///{folder}/study.db)")
@@ -108,7 +104,10 @@ def as_text(
 def refused(outcome: StudyOutcome) -> list[TrialResult]:
     """The trials that broke the contract although they were faster than the best that held it, and those
     that held it once and not on the winner's fresh run."""
-    best = outcome.winner.trial.ratio if outcome.winner else 0.0
+    best = 0.0
+    if outcome.winner is not None:
+        # The reference's ratio is 1 by what a ratio is; what trial 0 shows above or below is noise.
+        best = outcome.winner.trial.ratio if outcome.winner.trial.number > 0 else 1.0
     broken = [result for result in outcome.results if result.broken and result.ratio > best]
     return sorted([*broken, *outcome.refused_at_last], key=lambda result: -result.ratio)
 
@@ -131,8 +130,8 @@ def write_winner(request: Request, folder: Path, trial: TrialResult) -> Path:
     return target
 
 
-def repeat_command(request: Request, folder: Path) -> str:
-    """The one command that repeats the winner's verdict."""
+def repeat_command(request: Request, folder: Path, winner: Winner) -> str:
+    """The one command that repeats the winner's fresh run: its seed, its states and the size of its runs."""
     config = f"{folder}/winner/{OPTIONS_NAME}+{folder}/winner/{OUTSIDE_NAME}"
     by_name = registry.find(request.workload.name).properties.stated
     properties = [
@@ -152,31 +151,33 @@ def repeat_command(request: Request, folder: Path) -> str:
     ]
     words += ["--contract", str(request.contract), "--clients", str(request.clients)]
     words += ["--cf", request.engine.column_family] if request.engine.column_family != "default" else []
-    return shlex.join([*words, "--seed", str(request.seed)])
+    words += ["--states", str(winner.asked_states), "--time", f"{winner.plan.measure.measure_s!r}s"]
+    words += ["--operations", str(winner.plan.record.operations), "--seed", str(winner.seed)]
+    return shlex.join(words)
 
 
 def _winner_lines(
     request: Request, folder: Path, reference: Mapping[str, str], outcome: StudyOutcome
 ) -> list[str]:
-    if outcome.winner is None:
-        return ["winner         none: nothing that was tried holds the contract"]
     winner = outcome.winner
-    lines = []
+    if winner is None:
+        return [f"winner         none: {_why_none(outcome)}", *_unproven_lines(reference, outcome)]
     if winner.trial.number == 0:
-        lines.append("winner         the reference itself: no candidate that holds the contract was faster")
+        least = "is proven faster" if outcome.unproven else "was faster"
+        lines = [f"winner         the reference itself: no candidate that holds the contract {least}"]
     else:
-        over = {name: value for name, value in winner.trial.settings.items() if reference.get(name) != value}
-        lines.append(
-            f"winner         trial {winner.trial.number} ({winner.trial.proposer}), over the reference:"
-        )
-        lines += [f"                 {name}={value}" for name, value in sorted(over.items())]
-        lines.append(f"configuration  {folder}/winner/{OPTIONS_NAME}, and {OUTSIDE_NAME} beside it")
-        lines += _unproven(outcome)
-        lines += [
-            f"               put back before use: {finding.setting}={finding.value}"
-            for finding in request.findings
-            if finding.rule == "outside-overridden"
+        mended = ", which the reference does not hold" if outcome.reference_broke else ""
+        lines = [
+            f"winner         trial {winner.trial.number} ({winner.trial.proposer}): holds {request.contract}"
+            f"{mended}; over the reference:",
+            *_over(reference, winner.trial),
         ]
+    lines.append(f"configuration  {folder}/winner/{OPTIONS_NAME}, and {OUTSIDE_NAME} beside it")
+    lines += [
+        f"               put back before use: {finding.setting}={finding.value}"
+        for finding in request.findings
+        if finding.rule == "outside-overridden"
+    ]
     for name, summary in (
         ("process crash", winner.verdict.process_crash),
         ("power cut", winner.verdict.power_cut),
@@ -192,46 +193,112 @@ def _winner_lines(
                 f"               {model}: all {found.uniform} states at uniform moments held; at most "
                 f"{100 * found.broken_share_max:.0f} % of the moments of such a run break it (95 %)"
             )
-    lines.append(_confirmation_line(outcome, "the reference"))
-    lines.append(f"repeat         {repeat_command(request, folder)}")
+    lines += _unproven_lines(reference, outcome) or [_confirmation_line(outcome)]
+    lines.append(f"repeat         {repeat_command(request, folder, winner)}")
     return lines
 
 
-def _unproven(outcome: StudyOutcome) -> list[str]:
-    """A winner that its confirmation does not show to be faster is no reason to change anything."""
-    if outcome.interval is None or outcome.interval.better:
+def _why_none(outcome: StudyOutcome) -> str:
+    if outcome.cut_short:
+        return outcome.cut_short
+    if outcome.unproven is None:
+        return "nothing that was tried holds the contract"
+    return "no candidate is proven faster than the reference, which itself is not shown to hold the contract"
+
+
+def _over(reference: Mapping[str, str], trial: TrialResult) -> list[str]:
+    """What a trial sets otherwise than the reference."""
+    over = {name: value for name, value in trial.settings.items() if reference.get(name) != value}
+    return [f"                 {name}={value}" for name, value in sorted(over.items())]
+
+
+def _unproven_lines(reference: Mapping[str, str], outcome: StudyOutcome) -> list[str]:
+    """The candidate that did not win, and why: its settings are told, and are not in the winner's folder."""
+    unproven = outcome.unproven
+    if unproven is None:
         return []
-    return ["               NOT PROVEN faster: the confirmation below gives no reason to leave the reference"]
+    return [
+        f"not the winner trial {unproven.trial.number} ({unproven.trial.proposer}): the fastest that held, "
+        f"{unproven.interval.in_words}; over the reference:",
+        *_over(reference, unproven.trial),
+        _confirmation_line(outcome),
+    ]
 
 
-def _confirmation_line(outcome: StudyOutcome, against: str) -> str:
-    if outcome.interval is None:
+def _confirmation_line(outcome: StudyOutcome) -> str:
+    if outcome.claim is None:
         return "confirmation   nothing to confirm"
-    claim = (
-        f"faster than {against}"
-        if outcome.interval.better
-        else f"no better than {against} as far as can be told"
-    )
-    return f"confirmation   {outcome.interval}: {claim} ({METHOD})"
+    interval = outcome.claim.interval
+    claim = f"{interval.in_words} than the reference"
+    return f"confirmation   trial {outcome.claim.trial.number}: {interval}: {claim} ({METHOD})"
 
 
-def _audit_lines(outcome: StudyOutcome) -> list[str]:
+def _is_proven(outcome: StudyOutcome) -> bool:
+    return outcome.claim is not None and outcome.unproven is None and outcome.claim.interval.better
+
+
+def _confirmation(claim: Claim) -> dict[str, Any]:
+    interval = claim.interval
+    return {
+        "trial": claim.trial.number,
+        "ratio": interval.ratio,
+        "low": interval.low,
+        "high": interval.high,
+        "better": interval.better,
+        "claim": interval.in_words,
+        "rounds": [vars(paired) for paired in claim.rounds],
+        "method": METHOD,
+    }
+
+
+def _unproven(claim: Claim) -> dict[str, Any]:
+    """The fastest that held, which its confirmation does not make the winner."""
+    return {
+        "trial": claim.trial.number,
+        "settings": dict(claim.trial.settings),
+        "claim": claim.interval.in_words,
+        "ratio": claim.interval.ratio,
+        "low": claim.interval.low,
+        "high": claim.interval.high,
+    }
+
+
+def _audit_lines(reference: Mapping[str, str], outcome: StudyOutcome) -> list[str]:
+    """What speed alone ships, and every trial that broke the contract, each with what it sets."""
     if outcome.fastest is None:
         return ["audit          no trial was measured"]
     fastest = outcome.fastest
+    what = "the reference itself" if fastest.number == 0 else f"trial {fastest.number}"
     lines = [
-        f"audit          a search for speed alone would have shipped trial {fastest.number}: "
-        f"{fastest.ratio:.2f} x reference, {fastest.verdict} {' '.join(fastest.reasons)}".rstrip()
+        f"audit          a search for speed alone would have shipped {what}: "
+        f"{fastest.ratio:.2f} x reference, {_verdict(fastest)}",
+        *_over(reference, fastest),
+        _confirmation_line(outcome),
     ]
-    lines += [f"                 {name}={value}" for name, value in sorted(fastest.settings.items())]
-    lines.append(_confirmation_line(outcome, "the reference"))
+    others = [result for result in outcome.results if result.broken and result is not fastest]
+    if others:
+        lines.append("broke          the contract, and was not the fastest:")
+    for result in sorted(others, key=lambda result: -result.ratio):
+        lines.append(
+            f"               trial {result.number}: {result.ratio:.2f} x reference, {_verdict(result)}"
+        )
+        lines += _over(reference, result)
     return lines
+
+
+def _verdict(result: TrialResult) -> str:
+    return " ".join([result.verdict, ", ".join(result.reasons) or result.why]).rstrip()
 
 
 def _refused_lines(outcome: StudyOutcome) -> list[str]:
     found = refused(outcome)
     if not found:
-        return ["refused        no candidate faster than the winner broke the contract"]
+        broken = sum(result.broken for result in outcome.results)
+        if not broken:
+            return ["refused        none: no trial broke the contract"]
+        return [
+            f"refused        none that was faster than the winner (broke the contract and slower: {broken})"
+        ]
     lines = [f"refused        {len(found)} that did not hold the contract, as a trial or on a fresh run:"]
     lines += [
         f"                 trial {result.number}: {result.ratio:.2f} x reference, "

@@ -66,15 +66,14 @@ class Budget:
         self._controls_s, self._run_s = controls_s, run_s
         self._trial_s = self._longest_s = 2 * run_s + controls_s
 
-    @property
-    def trials_expected(self) -> int:
-        """How many trials this command will make, as far as can be said now."""
+    def trials_expected(self, finished: int) -> int:
+        """How many trials the study will have, as far as can be said now; ``finished`` it has already."""
         limit = self.trials if self.trials is not None else TRIALS_DEFAULT
         if self.time_s is None:
-            return limit
-        expected = max(1, self._timed)
+            return max(limit, finished)
+        expected = max(1, finished)
         while self.trials is None or expected < limit:
-            ahead_s = (expected + 1 - self._timed) * self._trial_s
+            ahead_s = (expected + 1 - finished) * self._trial_s
             if self.spent_s + ahead_s + self._reserved_s(expected) > self.time_s:
                 break
             expected += 1
@@ -82,14 +81,23 @@ class Budget:
 
     def allows_trial(self, finished: int) -> bool:
         """Whether one more trial fits; the reference always does."""
+        return not self.ends_because(finished)
+
+    def ends_because(self, finished: int) -> str:
+        """Why there are no more trials; empty while one more fits."""
         limit = self.trials if self.trials is not None else (TRIALS_DEFAULT if self.time_s is None else None)
         if limit is not None and finished >= limit:
-            return False
+            return f"the number of trials is reached ({limit})"
         if finished == 0 or self.time_s is None:
-            return True
+            return ""
         # One more makes as many candidates as there are trials now, the reference being none. The longest
         # trial counts, because one that would become the best is looked at more deeply.
-        return self.spent_s + self._longest_s + self._reserved_s(finished) <= self.time_s
+        if self.spent_s + self._longest_s + self._reserved_s(finished) <= self.time_s:
+            return ""
+        return (
+            f"the time is used: one more of up to {self._longest_s:.0f} s does not fit into "
+            f"{self.time_s:g} s beside what comes after the last"
+        )
 
     def took(self, seconds: float) -> None:
         """One more trial was made."""
@@ -119,14 +127,15 @@ class Budget:
             hint=f"--time {math.ceil(least_s * MARGIN)}s or more, or shorter runs: --measure",
         )
 
-    def in_words(self) -> str:
-        """The budget as one line."""
-        trials = self.trials_expected
-        total_s = self.spent_s + trials * self._trial_s + self._reserved_s(trials - 1)
+    def in_words(self, finished: int) -> str:
+        """The budget as one line; ``finished`` trials are there already and cost nothing."""
+        trials = self.trials_expected(finished)
+        ahead = trials - finished
+        total_s = self.spent_s + ahead * self._trial_s + self._reserved_s(trials - 1)
         limit = f" of {self.time_s:.0f} s" if self.time_s is not None else ""
         parts = [
             f"controls and first reference run {self.spent_s:.0f} s",
-            f"about {trials} trials of {self._trial_s:.0f} s",
+            f"about {ahead} {'more ' if finished else ''}trials of {self._trial_s:.0f} s",
             *self._reserved_in_words(trials - 1),
         ]
         return f"budget         {', '.join(parts)}: about {total_s:.0f} s{limit}"

@@ -40,6 +40,16 @@ class RatioInterval:
         """Whether the whole interval lies above 1."""
         return self.low > 1.0
 
+    @property
+    def worse(self) -> bool:
+        """Whether the whole interval lies below 1."""
+        return self.high < 1.0
+
+    @property
+    def in_words(self) -> str:
+        """What the interval says of the first against the second."""
+        return "faster" if self.better else "slower" if self.worse else "not proven faster"
+
     def __str__(self) -> str:
         return f"{self.ratio:.2f} ({self.low:.2f} to {self.high:.2f}, {len(self.rounds)} paired rounds)"
 

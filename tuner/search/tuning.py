@@ -1,8 +1,7 @@
 """A study from its budget to its claim: propose, measure, crash, keep the best that holds.
 
-The reference is always trial 0. A candidate counts only if its verdict is HELD; the winner is
-crashed once more on a fresh run with fresh seeds, because it was selected among many, and only then
-compared with the reference, paired and interleaved. "No better" is a result.
+The reference is always trial 0. A candidate counts only if its verdict is HELD, and wins only if paired
+rounds prove it faster (tuner/search/final.py). "No better" is a result, and the reference then wins.
 """
 
 from __future__ import annotations
@@ -10,54 +9,27 @@ from __future__ import annotations
 import fnmatch
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 
 from crashlab.controls import Control, unknown_because
-from crashlab.judging.evidence import CrashVerdict
 from crashlab.judging.verdict import Verdict
-from crashlab.kill import MeasurePlan
-from crashlab.recording.record import RecordPlan
-from crashlab.validate import CrashPlan, Lab, split_states, validate
+from crashlab.validate import Lab
 from knobs.errors import InvalidInput, Undecided
 from knobs.rocksdb import tuning
-from tuner.output import Output, Progress
+from tuner.output import Output
 from tuner.proposers.proposal import Proposal
 from tuner.proposers.rules import RocksdbRules, speed_alone
 from tuner.request import Request, host_limits
 from tuner.search.budget import CONTROLS_S, RUN_OVERHEAD_S, Budget
-from tuner.search.confirmation import PairedRound, interval_of, paired_rounds, play_off
-from tuner.search.interval import RatioInterval
+from tuner.search.final import Claim, Decision, Final, Winner
+from tuner.search.inherited import inherited_break
 from tuner.search.search_space import SearchSpace, build_space
 from tuner.search.study import OptunaStudy, StudyFolder
-from tuner.search.trial import Reference, TrialPlan, TrialResult, TrialRunner
+from tuner.search.study_plan import StudyPlan
+from tuner.search.trial import Reference, TrialResult, TrialRunner
+from tuner.search.trial_progress import TrialProgress
 
 FAILS_IN_A_ROW_MAX = 3
-WINNER_SEED_STEP = 1_000_003
-
-
-@dataclass(frozen=True)
-class StudyPlan:
-    """What one study does beside its request."""
-
-    trials: int | None = None
-    time_s: float | None = None
-    audit_only: bool = False
-    only: tuple[str, ...] = ()
-    exclude: tuple[str, ...] = ()
-    trial: TrialPlan = field(default_factory=TrialPlan)
-    finalists: int = 3
-    play_off_rounds: int = 2
-    confirmation_rounds: int = 8
-    winner_states: int = 60
-
-
-@dataclass(frozen=True)
-class Winner:
-    """The best trial that held, and its verdict on a fresh run."""
-
-    trial: TrialResult
-    verdict: CrashVerdict
 
 
 @dataclass(frozen=True)
@@ -67,12 +39,26 @@ class StudyOutcome:
     controls: Sequence[Control]
     results: Sequence[TrialResult]
     winner: Winner | None
-    rounds: Sequence[PairedRound]
-    interval: RatioInterval | None
+    claim: Claim | None
+    """The winner's, or that of the candidate that is not proven faster; in an audit the fastest's."""
     fastest: TrialResult | None
     """In an audit: what a search for speed alone would have shipped."""
     refused_at_last: Sequence[TrialResult] = ()
     """Who held as a trial and not on the winner's fresh run, with the verdict of that run."""
+    cut_short: str = ""
+    """Why the search ended although trials were left; empty where it did not."""
+
+    @property
+    def unproven(self) -> Claim | None:
+        """The fastest candidate that held, where its claim does not make it the winner."""
+        if self.claim is None or (self.winner is not None and self.winner.trial is self.claim.trial):
+            return None
+        return self.claim
+
+    @property
+    def reference_broke(self) -> bool:
+        """Whether the reference broke the contract, as a trial or on its fresh run."""
+        return any(one.number == 0 and one.broken for one in (*self.results, *self.refused_at_last))
 
 
 def reference_settings(request: Request) -> dict[str, str]:
@@ -151,8 +137,9 @@ class Tuning:
         self._reference = reference_settings(request)
         self._space = search_space(request, plan, self._reference)
         self._budget = Budget(time.monotonic(), plan.time_s, plan.trials, plan)
+        self._final = Final(request, plan, folder, lab, output, self._reference)
 
-    def run(self, progress: Progress) -> StudyOutcome:
+    def run(self) -> StudyOutcome:
         """The whole study. Raises Undecided where controls fail or the lab fails several times in a row."""
         self._output.note("controls: one lossy and one honest run for the kill and for each crash model")
         controls = self._lab.controls(
@@ -168,24 +155,28 @@ class Tuning:
             self._lab, self._request.subject(self._reference), self._plan.trial.measure, self._request.seed
         )
         self._budget.plan(controls_s, reference.seconds_per_run)
-        self._budget.refuse_too_short(len(self._folder.results()))
-        self._output.result(self._budget.in_words())
-        results = self._search(reference, controls, progress)
-        refused: list[TrialResult] = []
-        winner = None if self._plan.audit_only else self._winner(self._ranked(results), refused)
-        rounds: list[PairedRound] = []
-        interval = None
+        finished = len(self._folder.results())
+        self._budget.refuse_too_short(finished)
+        self._output.result(self._budget.in_words(finished))
+        results = self._search(reference, controls)
         measured = [result for result in results if result.ratio > 0]
         fastest = max(measured, key=lambda result: result.ratio, default=None)
-        claimed = fastest if self._plan.audit_only else (winner.trial if winner else None)
-        if claimed is not None and claimed.number > 0:
-            rounds = self._confirm(claimed)
-            interval = interval_of(rounds, self._request.seed)
-        return StudyOutcome(controls, results, winner, rounds, interval, fastest, refused)
+        if self._plan.audit_only:
+            is_candidate = fastest is not None and fastest.number > 0
+            decision = Decision(claim=self._final.confirm(fastest) if fastest and is_candidate else None)
+        else:
+            decision = self._final.decide(results)
+        return StudyOutcome(
+            controls,
+            results,
+            decision.winner,
+            decision.claim,
+            fastest,
+            decision.refused,
+            self._inherited_break(results),
+        )
 
-    def _search(
-        self, reference: Reference, controls: Sequence[Control], progress: Progress
-    ) -> list[TrialResult]:
+    def _search(self, reference: Reference, controls: Sequence[Control]) -> list[TrialResult]:
         results = {result.number: result for result in self._folder.results()}
         study = OptunaStudy(
             self._folder,
@@ -199,25 +190,42 @@ class Tuning:
         if results:
             self._output.note(f"resuming: {len(results)} trials are finished and not repeated")
         runner = TrialRunner(self._lab, self._request, self._plan.trial, reference, controls)
-        progress.start(self._budget.trials_expected, "trials")
-        progress.advance(len(results))
-        fails = 0
-        while self._budget.allows_trial(len(results)):
-            started_s = time.monotonic()
-            self._enqueue_next(study)
-            result = self._one_trial(study, runner, list(results.values()))
-            results[result.number] = result
-            self._budget.took(time.monotonic() - started_s)
-            progress.advance(note=_note(result))
-            fails = fails + 1 if result.verdict == Verdict.UNKNOWN.value else 0
-            if fails >= FAILS_IN_A_ROW_MAX:
-                raise Undecided(
-                    f"{fails} trials in a row could not be judged: {result.why}",
-                    where=str(self._folder.folder),
-                    hint="see duratune doctor; the same command resumes the study",
-                )
+        with TrialProgress(
+            self._output, len(results), self._budget.trials_expected(len(results))
+        ) as progress:
+            fails = 0
+            while not (why := self._ends_because(results)):
+                started_s = time.monotonic()
+                self._enqueue_next(study)
+                result = self._one_trial(study, runner, list(results.values()))
+                results[result.number] = result
+                self._budget.took(time.monotonic() - started_s)
+                progress.one_more(_note(result), self._budget.trials_expected(len(results)))
+                fails = fails + 1 if result.verdict == Verdict.UNKNOWN.value else 0
+                self._refuse_failing(fails, result)
+            progress.end(why)
         study.close()
         return [results[number] for number in sorted(results)]
+
+    def _ends_because(self, results: Mapping[int, TrialResult]) -> str:
+        """Why there are no more trials; empty while one more is made."""
+        return self._inherited_break(list(results.values())) or self._budget.ends_because(len(results))
+
+    def _inherited_break(self, results: Sequence[TrialResult]) -> str:
+        """Why no candidate can hold what trial 0 broke. An audit lets no verdict end it."""
+        reference = next((result for result in results if result.number == 0), None)
+        if reference is None or self._plan.audit_only:
+            return ""
+        return inherited_break(self._request, self._reference, self._space, reference)
+
+    def _refuse_failing(self, fails: int, latest: TrialResult) -> None:
+        """Raises Undecided where the lab failed several times in a row."""
+        if fails >= FAILS_IN_A_ROW_MAX:
+            raise Undecided(
+                f"{fails} trials in a row could not be judged: {latest.why}",
+                where=str(self._folder.folder),
+                hint="see duratune doctor; the same command resumes the study",
+            )
 
     def _one_trial(
         self, study: OptunaStudy, runner: TrialRunner, results: Sequence[TrialResult]
@@ -265,91 +273,8 @@ class Tuning:
                 points.append(replace(proposal, settings=searched))
         return points
 
-    def _ranked(self, results: Sequence[TrialResult]) -> list[TrialResult]:
-        """Who held, best first: the candidates that were faster than the reference, then the reference.
-
-        The best few are measured again in a play-off, since each was measured only once.
-        """
-        held = [result for result in results if result.held and result.number > 0 and result.ratio > 1.0]
-        ranked = sorted(held, key=lambda result: -result.ratio)
-        finalists = ranked[: self._plan.finalists]
-        if len(finalists) > 1:
-            self._output.note(f"play-off of trials {', '.join(str(trial.number) for trial in finalists)}")
-            ratios = play_off(
-                self._lab,
-                [self._request.subject(trial.settings) for trial in finalists],
-                self._request.subject(self._reference),
-                self._plan.trial.measure,
-                self._plan.play_off_rounds,
-                self._request.seed,
-            )
-            order = sorted(range(len(finalists)), key=lambda place: -ratios[place])
-            ranked = [*(finalists[place] for place in order), *ranked[len(finalists) :]]
-        return [*ranked, *(result for result in results if result.number == 0 and result.held)]
-
-    def _winner(self, ranked: Sequence[TrialResult], refused: list[TrialResult]) -> Winner | None:
-        """The best that still holds under the deepest plan on a fresh run with fresh seeds.
-
-        Who does not is added to ``refused``.
-        """
-        for trial in ranked:
-            verdict = self._judge_once_more(trial)
-            if verdict.verdict is Verdict.HELD:
-                return Winner(trial, verdict)
-            refused.append(
-                replace(
-                    trial,
-                    verdict=verdict.verdict.value,
-                    reasons=verdict.reasons,
-                    why=verdict.process_crash.unknown_why or verdict.power_cut.unknown_why,
-                )
-            )
-        return None
-
-    def _judge_once_more(self, trial: TrialResult) -> CrashVerdict:
-        seed = self._request.seed + WINNER_SEED_STEP * (trial.number + 1)
-        self._output.note(f"crashing trial {trial.number} once more, on a fresh run with seed {seed}")
-        folder = self._lab.scratch.folder(self._folder.folder, "winner")
-        plan = CrashPlan(
-            split_states(self._request.engine.controls, self._plan.winner_states),
-            self._plan.trial.measure,
-            RecordPlan(),
-        )
-        evidence = validate(
-            self._request.subject(trial.settings), self._request.contract, plan, self._lab, folder, seed
-        )
-        verdict = evidence.under(self._request.contract)
-        kept = self._folder.folder / f"winner-{trial.number:04d}"
-        _replace_folder(folder / "recording", kept)
-        self._lab.scratch.remove(folder)
-        return verdict
-
-    def _confirm(self, trial: TrialResult) -> list[PairedRound]:
-        rounds = self._plan.confirmation_rounds
-        self._output.note(f"confirming trial {trial.number} against the reference in {rounds} paired rounds")
-        return paired_rounds(
-            self._lab,
-            self._request.subject(trial.settings),
-            self._request.subject(self._reference),
-            self._plan.trial.measure,
-            rounds,
-            self._request.seed,
-        )
-
-
-def _replace_folder(source: Path, target: Path) -> None:
-    import shutil
-
-    shutil.rmtree(target, ignore_errors=True)
-    source.replace(target)
-
 
 def _note(result: TrialResult) -> str:
     ratio = f"{result.ratio:.2f} x reference" if result.ratio else "not measured"
     verdict = " ".join([result.verdict, *result.reasons])
     return f"trial {result.number} ({result.proposer}): {ratio}, {verdict}"
-
-
-def default_trial_plan(measure_s: float) -> TrialPlan:
-    """The usual trial with another length of its measured phase, in seconds."""
-    return TrialPlan(measure=MeasurePlan(warmup_s=0.5, measure_s=measure_s))

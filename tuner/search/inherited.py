@@ -1,0 +1,71 @@
+"""What the user stated, what breaks the contract, and what no candidate can mend.
+
+A candidate lies over the reference, so it inherits what the search does not touch. Where the reference's
+own run broke the contract, and the catalogue names a stated setting for it, no trial after it can hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+
+from knobs.finding import Finding
+from knobs.rocksdb import durability
+from tuner.request import Request
+from tuner.search.search_space import SearchSpace
+from tuner.search.trial import TrialResult
+
+CRASHES = ("process-crash", "power-cut", "recovery")
+"""The failures that a crash run shows; one that hides corruption may hold all the same."""
+
+
+def inherited_break(
+    request: Request, reference: Mapping[str, str], space: SearchSpace, result: TrialResult
+) -> str:
+    """Why no candidate can hold, after trial 0 was really BROKEN; empty where the search may mend it.
+
+    ``result`` is trial 0. The settings named are stated by the user and outside of the search, and no
+    value of a searched knob, by the catalogue, takes the weakness away.
+    """
+    if not result.broken:
+        return ""
+    stated = request.engine.stated(reference)
+    culprits: dict[str, str] = {}
+    for finding in durability.breaking(stated, request.contract):
+        named = dict(zip(finding.setting.split(" + "), finding.value.split(" + "), strict=True))
+        pinned = {
+            name: value
+            for name, value in named.items()
+            if name in request.settings and name not in space.distributions
+        }
+        if finding.failure in CRASHES and pinned and not _is_mended(request, stated, space, finding):
+            culprits |= pinned
+    if not culprits:
+        return ""
+    return (
+        f"the reference broke the contract ({', '.join(result.reasons)}) by "
+        f"{', '.join(f'{name}={value}' for name, value in culprits.items())}, which you set and the search "
+        "does not touch: every candidate inherits it"
+    )
+
+
+def _is_mended(request: Request, stated: Mapping[str, str], space: SearchSpace, finding: Finding) -> bool:
+    weakness = (finding.rule, finding.failure)
+    return any(
+        weakness
+        not in {
+            (other.rule, other.failure)
+            for other in durability.breaking({**stated, name: value}, request.contract)
+        }
+        for name, distribution in space.distributions.items()
+        for value in _values(distribution)
+    )
+
+
+def _values(distribution: BaseDistribution) -> Iterator[str]:
+    """Every choice of a choice, and both ends of a range: no weakness depends on a value between them."""
+    if isinstance(distribution, CategoricalDistribution):
+        yield from map(str, distribution.choices)
+    elif isinstance(distribution, IntDistribution | FloatDistribution):
+        yield from (str(distribution.low), str(distribution.high))
