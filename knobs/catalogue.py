@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from typing import Protocol, cast
+from typing import Protocol, cast, runtime_checkable
 
 from knobs.errors import InvalidInput
 from knobs.knob import Knob
@@ -12,7 +12,10 @@ from knobs.knob import Knob
 Settings = dict[str, str]
 
 # Engine name -> module with `load(version: str | None) -> Catalogue`; imported only when chosen.
-CATALOGUES: dict[str, str] = {"rocksdb": "knobs.rocksdb.catalogue"}
+CATALOGUES: dict[str, str] = {
+    "rocksdb": "knobs.rocksdb.catalogue",
+    "postgresql": "knobs.postgresql.catalogue",
+}
 
 
 class Catalogue(Protocol):
@@ -44,8 +47,16 @@ class Notes(Protocol):
     def notes(self, name: str) -> list[str]: ...
 
 
+@runtime_checkable
+class Manual(Protocol):
+    """A further power of a catalogue: the text of the engine's own manual, where that is installed."""
+
+    def manual(self, name: str) -> str: ...
+
+
 def load(engine: str, version: str | None = None) -> Catalogue:
-    """The catalogue of ``engine``; of its newest shipped version unless ``version`` names one.
+    """The catalogue of ``engine``: of ``version``, or else of the installed one where the engine can tell it,
+    or else of the newest that ships.
 
     Raises InvalidInput for an engine or a version that has none.
     """

@@ -5,7 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Failure = Literal["", "process-crash", "power-cut", "recovery", "hidden-corruption", "does-not-start"]
+Failure = Literal[
+    "",
+    "process-crash",
+    "power-cut",
+    "torn-page",
+    "failover",
+    "recovery",
+    "hidden-corruption",
+    "does-not-start",
+]
 
 
 @dataclass(frozen=True, slots=True)

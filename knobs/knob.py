@@ -1,7 +1,8 @@
 """One thing that may be set, and everything we know about it.
 
-A knob's full name is `SECTION.name`, with the section as the engine's headers spell it
-("DBOptions.manual_wal_flush"). Values are the engine's own text everywhere; `kind` says how to read it.
+A knob's full name is the engine's own: of RocksDB `SECTION.name`, with the section as its headers spell it
+("DBOptions.manual_wal_flush"), of PostgreSQL the setting's name. Values are the engine's own text everywhere;
+`kind` says how to read it.
 """
 
 from __future__ import annotations
@@ -45,7 +46,10 @@ class Knob:
     ``default`` is the text that the engine prints ("" where it prints none). ``minimum`` and ``maximum``
     are what the C++ type or the engine allows, in ``unit``. ``dynamic`` says whether a running engine
     takes a change (None: not known). ``settable`` is False for what only a program can set.
-    ``outside`` marks a knob that names a path, command or library outside the data folder.
+    ``outside`` marks a knob that names a path, command or library outside the data folder, which a run never
+    takes over, with the reason in ``outside_why``. ``spellings`` are words that the engine takes for a choice
+    of another name, each with that choice. ``category`` and ``context`` are the engine's own words for what
+    the knob belongs to and who may change it when.
     ``meaning`` is the durability meaning in a sentence, None where there is none.
     """
 
@@ -65,11 +69,15 @@ class Knob:
     outside: bool = False
     tuning: TuningRange | None = None
     meaning: str | None = None
+    spellings: tuple[tuple[str, str], ...] = ()
+    category: str = ""
+    context: str = ""
+    outside_why: str = "it names something outside the data folder and is overridden to the private folder"
 
     @property
     def section(self) -> str:
-        return self.name.partition(".")[0]
+        return self.name.rpartition(".")[0]
 
     @property
     def short_name(self) -> str:
-        return self.name.partition(".")[2]
+        return self.name.rpartition(".")[2]

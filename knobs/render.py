@@ -36,11 +36,14 @@ def page(knob: Knob, version: str, notes: Sequence[str] = ()) -> str:
     if knob.choices:
         lines += _field("takes", ", ".join(knob.choices))
     elif knob.minimum is not None and knob.maximum is not None:
-        lines += _field("takes", f"{knob.minimum} to {knob.maximum} {knob.unit}".rstrip())
+        pages = "x " if knob.unit[:1].isdigit() else ""
+        lines += _field("takes", f"{knob.minimum} to {knob.maximum} {pages}{knob.unit}".rstrip())
+    if knob.category:
+        lines += _field("category", knob.category)
     if not knob.settable:
         lines += _field("set by", "a program only, not by text")
     if knob.dynamic is not None:
-        lines += _field("changes", "while the engine runs" if knob.dynamic else "only when the engine starts")
+        lines += _field("changes", _changes(knob))
     lines += _field("durability", knob.meaning or "none that the catalogue knows")
     lines += _field("searched", range_text(knob.tuning))
     for note in notes:
@@ -64,6 +67,9 @@ def document(knob: Knob, notes: Sequence[str] = ()) -> dict[str, Any]:
         "maximum": knob.maximum,
         "choices": list(knob.choices),
         "dynamic": knob.dynamic,
+        "spellings": dict(knob.spellings),
+        "category": knob.category,
+        "context": knob.context,
         "settable": knob.settable,
         "deprecated": knob.deprecated,
         "outside": knob.outside,
@@ -101,6 +107,11 @@ def _plain(number: float | None) -> str:
 
 def _kind(knob: Knob) -> str:
     return f"{knob.kind}, {knob.unit}" if knob.unit and knob.kind != "size" else knob.kind
+
+
+def _changes(knob: Knob) -> str:
+    when = "while the engine runs" if knob.dynamic else "only when the engine starts"
+    return f"{when} (context {knob.context})" if knob.context else when
 
 
 def _marks(knob: Knob) -> str:

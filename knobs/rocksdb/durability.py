@@ -13,15 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 from knobs.contract import Contract
-from knobs.finding import Failure, Finding
-from knobs.knob import Source
+from knobs.finding import Finding
 from knobs.rocksdb import values
 from knobs.rocksdb.catalogue import RocksdbCatalogue, load
-
-Level = Literal["kept", "weakened", "unknown"]
+from knobs.weakness import InForce, Level, Weakness
 
 SYNC = "WriteOptions.sync"
 DISABLE_WAL = "WriteOptions.disableWAL"
@@ -34,8 +31,6 @@ AVOID_FLUSH = "DBOptions.avoid_flush_during_shutdown"
 MMAP_WRITES = "DBOptions.allow_mmap_writes"
 WAL_DIR = "DBOptions.wal_dir"
 
-InForce = Mapping[str, str]
-
 
 @dataclass(frozen=True, slots=True)
 class Promise:
@@ -45,25 +40,6 @@ class Promise:
     power_cut: Level
     recovery: Level
     findings: tuple[Finding, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Weakness:
-    """One way in which settings weaken a promise.
-
-    ``holds`` looks at every option (normalised, defaults included). ``window_ms`` bounds how much is lost,
-    None where nothing bounds it; it means nothing for failures other than a crash. ``only_newest`` says that
-    the loss is the newest acknowledged writes and leaves no hole.
-    """
-
-    rule: str
-    names: tuple[str, ...]
-    failure: Failure
-    holds: Callable[[InForce], bool]
-    loss: str
-    why: str
-    window_ms: Callable[[InForce], float | None] = lambda _: None
-    only_newest: bool = False
 
 
 def promise(settings: Mapping[str, str], version: str | None = None) -> Promise:
@@ -95,9 +71,9 @@ def breaking(settings: Mapping[str, str], contract: Contract, version: str | Non
     catalogue = load(version)
     in_force = catalogue.in_force(settings)
     return [
-        _finding(catalogue, weakness, in_force)
+        weakness.finding(catalogue, in_force)
         for weakness in WEAKNESSES
-        if weakness.holds(in_force) and _breaks(weakness, in_force, contract)
+        if weakness.holds(in_force) and weakness.breaks(in_force, contract)
     ]
 
 
@@ -108,41 +84,12 @@ def caveats(settings: Mapping[str, str], version: str | None = None) -> list[Fin
     """
     catalogue = load(version)
     in_force = catalogue.in_force(settings)
-    return [_finding(catalogue, caveat, in_force) for caveat in CAVEATS if caveat.holds(in_force)]
+    return [caveat.finding(catalogue, in_force) for caveat in CAVEATS if caveat.holds(in_force)]
 
 
 def _findings(catalogue: RocksdbCatalogue, settings: Mapping[str, str]) -> list[Finding]:
     in_force = catalogue.in_force(settings)
-    return [_finding(catalogue, weakness, in_force) for weakness in WEAKNESSES if weakness.holds(in_force)]
-
-
-def _finding(catalogue: RocksdbCatalogue, weakness: Weakness, in_force: InForce) -> Finding:
-    window = weakness.window_ms(in_force)
-    loss = weakness.loss if window is None else f"{weakness.loss}, those of the last {window:g} ms at most"
-    return Finding(
-        rule=weakness.rule,
-        setting=" + ".join(weakness.names),
-        value=" + ".join(in_force[name] for name in weakness.names),
-        failure=weakness.failure,
-        loss=loss,
-        why=weakness.why,
-        source="; ".join(str(_source(catalogue, name)) for name in weakness.names),
-    )
-
-
-def _source(catalogue: RocksdbCatalogue, name: str) -> Source:
-    return catalogue.knob(name).source
-
-
-def _breaks(weakness: Weakness, in_force: InForce, contract: Contract) -> bool:
-    if weakness.failure not in ("process-crash", "power-cut") or not weakness.only_newest:
-        return True
-    if contract.kind == "process":
-        return weakness.failure == "process-crash"
-    if contract.kind == "bounded":
-        window = weakness.window_ms(in_force)
-        return window is None or window > (contract.window_ms or 0.0)
-    return True
+    return [weakness.finding(catalogue, in_force) for weakness in WEAKNESSES if weakness.holds(in_force)]
 
 
 def _on(s: InForce, name: str) -> bool:

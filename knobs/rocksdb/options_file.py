@@ -19,6 +19,9 @@ from knobs.finding import Finding
 from knobs.rocksdb.catalogue import RocksdbCatalogue, load, version_key, versions
 from knobs.text import decoded
 
+FORM = 'an OPTIONS file, or JSON like {"DBOptions.max_open_files": 512}'
+FILE_NAMES = ("OPTIONS-*",)
+
 BLOCK_BASED = "BlockBasedTable"
 FILE_VERSION = "1.1"
 

@@ -9,11 +9,11 @@ Every predicate looks at all options under their full names, normalised (`in_for
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from knobs.rocksdb import values
 from knobs.rocksdb.values import InForce, is_on, whole
+from knobs.rule import Rule
 
 _DB = "DBOptions."
 _CF = "CFOptions."
@@ -21,21 +21,6 @@ _TABLE = "BlockBasedTableOptions."
 _WRITE = "WriteOptions."
 
 _DICTIONARIES: tuple[str, ...] = ("compression_opts", "bottommost_compression_opts")
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """A combination that fails at open, at the first write, or later, when a flush or compaction needs it.
-
-    ``hang``: the first write never returns.
-    """
-
-    id: str
-    names: tuple[str, ...]
-    is_broken: Callable[[InForce], bool]
-    message: str
-    source: str
-    fails_at: Literal["open", "write", "hang", "later"] = "open"
 
 
 def broken(in_force: InForce, linked_compressions: Sequence[str] = ()) -> list[Rule]:

@@ -12,6 +12,7 @@ from knobs import native
 from knobs.errors import InvalidInput
 from knobs.rocksdb import changes, library, options_file, rules
 from knobs.rocksdb.catalogue import load
+from knobs.rule import Rule
 
 FIFO = "kCompactionStyleFIFO"
 
@@ -72,7 +73,7 @@ def test_every_rule_has_a_case() -> None:
 
 
 @pytest.mark.parametrize("rule", rules.RULES, ids=lambda rule: rule.id)
-def test_a_broken_rule_is_refused_by_us_and_by_the_engine(rule: rules.Rule, tmp_path: Path) -> None:
+def test_a_broken_rule_is_refused_by_us_and_by_the_engine(rule: Rule, tmp_path: Path) -> None:
     settings = BREAKING[rule.id]
     catalogue = load()
     with pytest.raises(InvalidInput) as ours:

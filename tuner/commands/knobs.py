@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, cast
 
 import typer
 
 from knobs import render
-from knobs.catalogue import Notes, load
+from knobs.catalogue import Catalogue, Manual, Notes, load
+from knobs.knob import Knob
 from tuner import options
 from tuner.output import Output
 
 
 def command(
-    engine: Annotated[str, typer.Argument(help="rocksdb")],
+    engine: Annotated[str, typer.Argument(help="postgresql or rocksdb")],
     name: Annotated[str, typer.Argument(help="One knob, by its short or full name; all without it.")] = "",
+    engine_version: Annotated[
+        str, typer.Option("--engine-version", help="Of that version; the installed one without it.")
+    ] = "",
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> int:
     """What may be set, what it does, what it means for durability, and where that is written.
 
-    Exit code 0; 2 for an unknown engine or knob.
+    Exit code 0; 2 for an unknown engine, version or knob.
     """
     output = Output(json=json, quiet=quiet)
-    catalogue = load(engine)
-    chosen = [catalogue.knob(name)] if name else list(catalogue.knobs())
+    catalogue = load(engine, engine_version or None)
+    chosen = [_described(catalogue, name)] if name else list(catalogue.knobs())
     notes = cast("Notes", catalogue).notes
     output.document(
         {
@@ -40,3 +45,10 @@ def command(
         )
         output.result(one)
     return 0
+
+
+def _described(catalogue: Catalogue, name: str) -> Knob:
+    """The knob with the manual's text where that is installed, else with the engine's own short one."""
+    knob = catalogue.knob(name)
+    text = catalogue.manual(name) if isinstance(catalogue, Manual) else ""
+    return replace(knob, documentation=text) if text else knob
