@@ -17,6 +17,7 @@ Not covered: a power cut of this machine right after a note was written, since n
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -86,7 +87,8 @@ class Scratch:
     def folder(self, parent: Path, name: str) -> Path:
         """Create an empty folder of this Scratch in ``parent``, its own name beginning with ``name``.
 
-        Raises InvalidInput if ``parent`` is no folder that can be written.
+        Raises InvalidInput if ``parent`` is no folder that can be written, MachineLacks if it is shared
+        memory, which nobody can name elsewhere, or full.
         """
         path = parent.absolute() / f"duratune-{_plain(name)}-{secrets.token_hex(4)}"
         self._note("folder", path)
@@ -94,6 +96,14 @@ class Scratch:
             path.mkdir(mode=0o700)
             (path / MARKER_NAME).write_text(self._token + "\n", encoding="ascii")
         except OSError as error:
+            if parent == SHARED_MEMORY_FOLDER:
+                raise _no_shared_memory(error) from error
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise MachineLacks(
+                    f"no folder can be made here: {error.strerror}",
+                    where=str(parent),
+                    hint="free space there",
+                ) from error
             raise InvalidInput(
                 f"no folder can be made here: {error.strerror}", where=str(parent), hint="name another folder"
             ) from error
@@ -111,11 +121,7 @@ class Scratch:
         except FileExistsError:
             raise InvalidInput(f"shared memory '{name}' exists already", where=str(path)) from None
         except OSError as error:
-            raise MachineLacks(
-                f"no shared memory: {error.strerror}",
-                where=str(SHARED_MEMORY_FOLDER),
-                hint="mount a tmpfs there that this user can write (docker: --shm-size)",
-            ) from error
+            raise _no_shared_memory(error) from error
         return path
 
     def remove(self, path: Path) -> None:
@@ -167,6 +173,14 @@ class Scratch:
         if self._fd < 0:
             raise ValueError("this Scratch is closed")
         os.write(self._fd, (json.dumps(entry) + "\n").encode())
+
+
+def _no_shared_memory(error: OSError) -> MachineLacks:
+    return MachineLacks(
+        f"no shared memory: {error.strerror}",
+        where=str(SHARED_MEMORY_FOLDER),
+        hint="mount a tmpfs there that this user can write (docker: --shm-size)",
+    )
 
 
 def sweep() -> SweepReport:

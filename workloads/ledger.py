@@ -9,6 +9,7 @@ its end was stored before its status. Not covered: a crash of the machine, since
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
 import struct
@@ -20,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from knobs.errors import InvalidInput
+from knobs.errors import InvalidInput, MachineLacks
 
 MAGIC = b"DTLEDG01"
 HEADER_BYTES = 4096
@@ -35,6 +36,8 @@ _CAPACITY_AT, _POSITION_AT, _STOP_AT, _SYNC_AT = 24, 64, 128, 256
 _COUNT_AT, _OPERATIONS_AT = 0, 8
 """Within what each client has behind the header."""
 _SYNC_TRIES = 1_000
+_NO_ROOM = (errno.ENOMEM, errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
+_NO_ROOM_HINT = "lift the limit on memory (ulimit -v unlimited); fewer clients or a shorter run need less"
 
 ENTRY = np.dtype(
     [
@@ -105,7 +108,8 @@ class Ledger:
     def create(path: Path, clients: int, capacity: int) -> Ledger:
         """Make a new ledger for ``clients`` clients of ``capacity`` entries each; the file is sparse.
 
-        Raises InvalidInput if the path exists or a number is not positive.
+        Raises InvalidInput if the path exists or a number is not positive, MachineLacks where there is no
+        room for it.
         """
         if clients < 1 or capacity < 1:
             raise InvalidInput("a ledger needs at least one client and one entry", where=str(path))
@@ -120,19 +124,24 @@ class Ledger:
             header = struct.pack("<8sIIIIQ", MAGIC, HEADER_BYTES, ENTRY_BYTES, clients, 0, capacity)
             os.pwrite(descriptor, header, 0)
             os.pwrite(descriptor, struct.pack("<Q", 1), _POSITION_AT)
+        except OSError as error:
+            raise _no_room(path, error) from error
         finally:
             os.close(descriptor)
         return Ledger.open(path)
 
     @staticmethod
     def open(path: Path) -> Ledger:
-        """Map an existing ledger. Raises InvalidInput if the file is none, is cut short or damaged."""
+        """Map an existing ledger. Raises InvalidInput if the file is none, is cut short or damaged,
+        MachineLacks where there is no memory to map it."""
         try:
             with path.open("r+b") as file:
                 if os.fstat(file.fileno()).st_size < HEADER_BYTES:
                     raise _damaged(path, "it is shorter than a header")
                 memory = mmap.mmap(file.fileno(), 0)
         except OSError as error:
+            if error.errno in _NO_ROOM:
+                raise _no_room(path, error) from error
             raise InvalidInput(f"cannot open the ledger: {error.strerror}", where=str(path)) from error
         fault = _header_fault(memory)
         if fault:
@@ -262,6 +271,11 @@ def _header_fault(memory: mmap.mmap) -> str:
     if len(memory) != file_bytes(clients, capacity):
         return f"it has {len(memory)} bytes instead of {file_bytes(clients, capacity)}"
     return ""
+
+
+def _no_room(path: Path, error: OSError) -> MachineLacks:
+    size = f" of {path.stat().st_size >> 20} MiB" if path.exists() else ""
+    return MachineLacks(f"no room for a ledger{size}: {error.strerror}", where=str(path), hint=_NO_ROOM_HINT)
 
 
 def _damaged(path: Path, why: str) -> InvalidInput:

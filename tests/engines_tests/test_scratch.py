@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from engines import scratch
 from engines.scratch import MARKER_NAME, Scratch, left_behind, state_folder, sweep
 from knobs.errors import InvalidInput, MachineLacks
 from tests.engines_tests.programs import first_line, python, running
@@ -228,3 +229,14 @@ def test_no_manifest_makes_sweep_touch_what_is_not_ours(
     report = sweep()
     assert report.removed == []
     assert (precious / "file").read_text() == "keep"
+
+
+def test_shared_memory_that_cannot_be_written_is_the_machines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody can name another folder for it."""
+    monkeypatch.setattr(scratch, "SHARED_MEMORY_FOLDER", tmp_path / "not there")
+    with Scratch() as made:
+        with pytest.raises(MachineLacks, match="no shared memory") as caught:
+            made.folder(tmp_path / "not there", "ledger")
+        assert "tmpfs" in caught.value.hint

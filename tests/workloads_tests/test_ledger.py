@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from knobs.errors import InvalidInput
+from knobs.errors import InvalidInput, MachineLacks
 from workloads.ledger import (
     ACKNOWLEDGED,
     BEGUN,
@@ -192,6 +192,17 @@ def test_paths_that_cannot_be(tmp_path: Path) -> None:
         Ledger.open(tmp_path / "absent")
     with pytest.raises(InvalidInput, match="at least one"):
         Ledger.create(tmp_path / "other", 0, 1)
+
+
+def test_no_room_for_a_ledger_is_the_machines(tmp_path: Path) -> None:
+    """An address space is smaller than this sparse file, as it is under any `ulimit -v` for a smaller one."""
+    with tempfile.NamedTemporaryFile(dir="/dev/shm") as file:
+        file.truncate(1 << 50)
+        with pytest.raises(MachineLacks, match="Cannot allocate memory") as caught:
+            Ledger.open(Path(file.name))
+    assert "ulimit -v" in caught.value.hint
+    with pytest.raises(MachineLacks, match="File too large"):
+        Ledger.create(tmp_path / "larger", 16, 1 << 52)
 
 
 def test_asking_to_stop_keeps_the_first_reason(tmp_path: Path) -> None:
