@@ -14,7 +14,8 @@ def decoded(content: str | bytes, where: str) -> str:
         line = raw[:binary].count(b"\n") + 1
         raise InvalidInput(f"line {line} holds binary data", where=where, hint=hint)
     try:
-        text = raw.decode("utf-8")
+        # Editors of other systems put a byte order mark before the text; it belongs to no form that we read.
+        text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
         raise InvalidInput(f"line {line} is not UTF-8 text", where=where, hint=hint) from error

@@ -161,3 +161,9 @@ def test_unknown_names_and_wrong_values_are_told_in_one_message() -> None:
     with pytest.raises(InvalidInput) as raised:
         configuration.parse_settings("rocksdb", ["wal_byte_per_sync=1", "max_background_jobs=many"])
     assert "wal_byte_per_sync" in raised.value.what and "max_background_jobs" in raised.value.what
+
+
+def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path) -> None:
+    file = tmp_path / "mine.json"
+    file.write_bytes(b"\xef\xbb\xbf" + b'{"DBOptions.max_open_files": 512}')
+    assert configuration.read("rocksdb", str(file)).settings == {"DBOptions.max_open_files": "512"}
