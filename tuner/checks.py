@@ -22,6 +22,7 @@ from engines.supervisor import Supervisor
 from knobs import native
 from knobs.errors import DuratuneError, MachineLacks
 from tuner.request import FILE_BYTES_MIN
+from tuner.room import check_address_space, check_shared_memory
 
 CheckState = Literal["ok", "warning", "lacks", "wrong"]
 
@@ -148,13 +149,15 @@ def recorders(_look: Look) -> Iterable[Check]:
 
 
 def shared_memory(_look: Look) -> Iterable[Check]:
-    """Room for the ledger and the write log."""
+    """Room for the ledger and the write log: what tune, crash and bench refuse to run without, and what is
+    enough for a full log."""
     hint = "mount a larger tmpfs on /dev/shm (docker: --shm-size=1g)"
-    folder = scratch.SHARED_MEMORY_FOLDER
-    if not os.access(folder, os.W_OK | os.X_OK):
-        yield Check("/dev/shm", "lacks", "not there, or not writable", hint)
+    try:
+        check_shared_memory()
+    except MachineLacks as error:
+        yield Check("/dev/shm", "lacks", error.what, error.hint)
         return
-    free = shutil.disk_usage(folder).free
+    free = shutil.disk_usage(scratch.SHARED_MEMORY_FOLDER).free
     state: CheckState = "ok" if free >= SHARED_MEMORY_WANTED_BYTES else "warning"
     yield Check("/dev/shm", state, f"{free >> 20} MiB free", "" if state == "ok" else hint)
 
@@ -192,6 +195,14 @@ def file_size(_look: Look) -> Iterable[Check]:
         yield Check("file size", "ok", "unlimited" if limit < 0 else f"at most {limit >> 20} MiB")
 
 
+def address_space(_look: Look) -> Iterable[Check]:
+    """How much a process may map."""
+    try:
+        check_address_space()
+    except MachineLacks as error:
+        yield Check("address space", "lacks", error.what, error.hint)
+
+
 def supervisor(_look: Look) -> Iterable[Check]:
     """Whether the process that cleans up after a killed duratune starts."""
     try:
@@ -214,6 +225,7 @@ CHECKS: list[Callable[[Look], Iterable[Check]]] = [
     data_folder,
     open_files,
     file_size,
+    address_space,
     supervisor,
 ]
 

@@ -13,10 +13,12 @@ from engines.scratch import Scratch
 from engines.supervisor import Supervisor
 from knobs import native
 from knobs.errors import DuratuneError
-from tuner.checks import Check, Look, file_size
+from tuner.checks import Check, Look, address_space, file_size, shared_memory
 from workloads import registry
 
 CONTROL_SEED = 1
+NEEDED = (shared_memory, file_size, address_space)
+"""What every run is refused without: the controls would die of it, or hang."""
 
 
 def controls(look: Look) -> Iterable[Check]:
@@ -24,8 +26,11 @@ def controls(look: Look) -> Iterable[Check]:
     if native.missing():
         yield Check("controls", "warning", "not run: native parts are missing", "see the lines above")
         return
-    if any(check.state == "lacks" for check in file_size(look)):
-        yield Check("controls", "warning", "not run: files may not be large enough", "see the lines above")
+    lacking = [check.name for needed in NEEDED for check in needed(look) if check.state == "lacks"]
+    if lacking:
+        yield Check(
+            "controls", "warning", f"not run: no run fits {', '.join(lacking)}", "see the lines above"
+        )
         return
     try:
         with Supervisor() as supervisor, Scratch() as scratch:

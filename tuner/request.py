@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import resource
 import secrets
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from pathlib import Path
 
 from crashlab.preload.recorder import PreloadRecorder
@@ -15,7 +15,7 @@ from crashlab.subject import Subject
 from crashlab.validate import Lab
 from engines import host
 from engines.rocksdb.engine import RocksdbEngine
-from engines.scratch import SHARED_MEMORY_FOLDER, Scratch
+from engines.scratch import Scratch
 from engines.supervisor import Supervisor
 from knobs import configuration
 from knobs.catalogue import Settings
@@ -25,20 +25,21 @@ from knobs.finding import Finding
 from knobs.rocksdb.catalogue import RocksdbCatalogue
 from knobs.rocksdb.installed import load_installed
 from knobs.rocksdb.options_file import from_default
-from tuner import folders
+from tuner import folders, room
 from tuner.options import Asked
 from tuner.proposers.proposal import HostLimits
 from workloads import registry
-from workloads.ycsb.properties import CORE
+from workloads.ycsb.properties import CORE, DEFAULTS, IGNORED, PROPORTIONS
 from workloads.ycsb.workload import YcsbWorkload
 
 ENGINES: Mapping[str, type[RocksdbEngine]] = {"rocksdb": RocksdbEngine}
 RECORDERS: Mapping[str, type[PreloadRecorder]] = {"preload": PreloadRecorder}
 SEED_MAX = 2**31
 CLIENTS, CLIENTS_MAX = 16, 1024
-SHARED_MEMORY_BYTES_MIN = 48 << 20
 FILE_BYTES_MIN = 1 << 30
 """Room for the write log, for the ledger and for RocksDB's own files, none of which is ever split."""
+PROPORTION_SLACK = 1e-6
+"""By which a sum of proportions may miss 1: thirds are written with a few digits."""
 OPERATIONS_PER_RECORD = 10
 OPEN_FILES_BESIDE = 64
 """Descriptors that the driver needs beside RocksDB's table files."""
@@ -93,6 +94,7 @@ def resolve(
     if engine not in ENGINES:
         raise InvalidInput(f"'{engine}' is no engine", where="ENGINE", hint=f"use {' or '.join(ENGINES)}")
     _check_file_size()
+    room.check_address_space()
     known = load_installed()
     read = configuration.Configuration(engine, {})
     if config is not None:
@@ -113,7 +115,7 @@ def resolve(
         seed=secrets.randbelow(SEED_MAX) if seed is None else seed,
         clients=clients or _clients_of(load),
         sources=read.sources,
-        findings=(*read.findings, *_unused_properties(load)),
+        findings=(*read.findings, *_unused_properties(load), *_scaled_proportions(load)),
     )
 
 
@@ -161,6 +163,26 @@ def _unused_properties(workload: YcsbWorkload) -> list[Finding]:
     ]
 
 
+def _scaled_proportions(workload: YcsbWorkload) -> list[Finding]:
+    """YCSB takes proportions as weights (DiscreteGenerator.java divides by their sum); so does the driver."""
+    weights = {name: float(workload.properties[name]) for name in PROPORTIONS}
+    total = sum(weights.values())
+    if abs(total - 1.0) < PROPORTION_SLACK:
+        return []
+    shares = ", ".join(f"{name} {weight / total:.3g}" for name, weight in weights.items() if weight)
+    return [
+        Finding(
+            "proportions-scaled",
+            "the proportions' sum",
+            f"{total:g}",
+            "",
+            "nothing",
+            f"YCSB divides by it; what runs is {shares}",
+            workload.properties.where,
+        )
+    ]
+
+
 def checked(known: RocksdbCatalogue, settings: Mapping[str, str]) -> Settings:
     """The settings in the catalogue's own spelling. Raises InvalidInput with every fault."""
     known.validate(settings)
@@ -175,23 +197,13 @@ def open_lab(request: Request, results: Path, data: Path | None) -> Iterator[tup
     ``data`` must not exist; it is made and removed. Raises InvalidInput where it exists or its file
     system cannot be measured on.
     """
-    _check_shared_memory()
+    room.check_shared_memory()
     with Supervisor() as supervisor, Scratch() as scratch:
         parent = _data_folder(data, results, scratch)
         host.refuse_unsafe_data_folder(parent, request.contract)
+        room.check_disk(request.workload, parent)
         watched = replace(request, workload=replace(request.workload, watcher=supervisor))
         yield Lab(RECORDERS["preload"](), scratch, parent), watched
-
-
-def _check_shared_memory() -> None:
-    """Ledger and write log lie in /dev/shm; a run that finds no room there dies by SIGBUS, without a word."""
-    free_bytes = shutil.disk_usage(SHARED_MEMORY_FOLDER).free if SHARED_MEMORY_FOLDER.is_dir() else 0
-    if free_bytes < SHARED_MEMORY_BYTES_MIN:
-        raise MachineLacks(
-            f"{free_bytes >> 20} MiB of shared memory free, {SHARED_MEMORY_BYTES_MIN >> 20} needed",
-            where=str(SHARED_MEMORY_FOLDER),
-            hint="make it larger (docker: --shm-size=1g)",
-        )
 
 
 def _data_folder(data: Path | None, results: Path, scratch: Scratch) -> Path:
@@ -210,18 +222,45 @@ def _data_folder(data: Path | None, results: Path, scratch: Scratch) -> Path:
 def _workload(name: str, properties: Sequence[str] | None, scale: int | None, records: int) -> YcsbWorkload:
     found = registry.find(name)
     given = _pairs(properties or [])
+    _refuse_two_counts(given, scale)
     from_file = name.removeprefix("ycsb:") not in CORE
     values: dict[str, str] = {}
     if scale is not None:
         values["recordcount"] = str(scale * 1_000)
     elif not (from_file and "recordcount" in found.properties.stated):
         values["recordcount"] = str(records)
-    values |= given
-    whole = found.with_values(values)
+    try:
+        whole = found.with_values(values | given)
+    except InvalidInput as error:
+        raise InvalidInput(
+            error.what, where="-p" if given else error.where, hint=_property_hint(given)
+        ) from None
+    room.refuse_too_much(whole, "-p" if given else whole.properties.where)
     if "operationcount" in given or (from_file and "operationcount" in found.properties.stated):
         return whole
     # D and E size their key space by it (CoreWorkload: expected new keys); the run itself is bounded in time.
     return whole.with_values({"operationcount": str(OPERATIONS_PER_RECORD * whole.properties.record_count)})
+
+
+def _refuse_two_counts(given: Mapping[str, str], scale: int | None) -> None:
+    for name in ("recordcount", "insertcount"):
+        if scale is not None and given.get(name, str(scale * 1_000)) != str(scale * 1_000):
+            raise InvalidInput(
+                f"-p {name}={given[name]} contradicts --scale {scale}, which is {scale * 1_000} records",
+                where="--scale",
+                hint="leave one of them out",
+            )
+
+
+def _property_hint(given: Mapping[str, str]) -> str:
+    """The nearest names to those that are none, else where the properties are told."""
+    known = [*DEFAULTS, *IGNORED]
+    near = [found for name in given if name not in known for found in get_close_matches(name, known, n=1)]
+    return (
+        f"did you mean {', '.join(near)}?"
+        if near
+        else "as in -p fieldlength=200; they are YCSB's core properties"
+    )
 
 
 def _pairs(properties: Sequence[str]) -> dict[str, str]:

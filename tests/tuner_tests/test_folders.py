@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engines.lock import LOCK_NAME, exclusive
 from knobs.contract import Contract
 from knobs.errors import InvalidInput, MachineLacks
 from tuner import folders
@@ -59,6 +60,50 @@ def test_what_cannot_be_written_is_told(tmp_path: Path, place: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         folders.make(path)
     assert caught.value.where == str(path) and "--study" in caught.value.hint
+
+
+def test_what_is_no_folder_is_told_as_what_it_is(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InvalidInput, match="is a file"):
+        folders.make(tmp_path / "file")
+    (tmp_path / "link").symlink_to("nowhere")
+    with pytest.raises(InvalidInput, match="is a symbolic link to nowhere, which is not there"):
+        folders.make(tmp_path / "link")
+    (tmp_path / "good").symlink_to(tmp_path / "there")
+    (tmp_path / "there").mkdir()
+    assert folders.make(tmp_path / "good").is_dir()
+
+
+def killed_run(folder: Path) -> None:
+    """What a run leaves that was killed while it recorded."""
+    (folder / folders.RECORDING).mkdir(parents=True)
+    (folder / LOCK_NAME).write_text('{"pid": 1}')
+
+
+def test_what_a_killed_run_left_goes_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("run", "run-2", "run-3", "run-4", "run-5"):
+        killed_run(folders.RESULTS / name)
+    (folders.RESULTS / "run-2" / "crash.json").write_text("{}")
+    (folders.RESULTS / "run-3" / "notes").write_text("mine")
+    (folders.RESULTS / "run-4" / LOCK_NAME).write_text("")
+    with exclusive(folders.RESULTS / "run-5"):
+        assert folders.for_one_run(None, "run").name == "run"
+        left = {path.name for path in folders.RESULTS.iterdir() if (path / folders.RECORDING).exists()}
+    assert left == {"run-2", "run-3", "run-4", "run-5"}
+
+
+@pytest.mark.parametrize("others", [False, True])
+def test_no_empty_results_are_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, others: bool) -> None:
+    monkeypatch.chdir(tmp_path)
+    if others:
+        folders.make(folders.RESULTS / "other")
+    with folders.kept_with(folders.for_one_run(None, "run"), "crash.json"):
+        pass
+    assert folders.RESULTS.exists() is others
+    assert not (folders.RESULTS / "run").exists()
 
 
 def test_a_full_disk_is_the_machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,7 +35,7 @@ def test_a_command_names_its_own_counts() -> None:
     assert counts("ycsb:a", scale=3) == ("3000", "30000")
     assert counts("ycsb:a", "recordcount=7") == ("7", "70")
     assert counts("ycsb:a", "operationcount=9") == ("50000", "9")
-    assert counts("ycsb:a", "recordcount=7", scale=3) == ("7", "70"), "-p is the more precise"
+    assert counts("ycsb:a", "recordcount=3000", scale=3) == ("3000", "30000")
 
 
 def test_a_properties_files_counts_are_used_only_where_it_states_them(files: dict[str, str]) -> None:

@@ -37,6 +37,8 @@ from tuner.static_check import predicted, recovery_ignores
 from workloads.ycsb.keys import key_name
 
 RECORDS = 20_000
+OPERATIONS_MAX = 1_000_000
+"""Far more than the write log has room for."""
 DOCUMENT = "crash.json"
 
 
@@ -46,7 +48,8 @@ def command(
     states: Annotated[int, typer.Option("--states", min=3, max=10_000, help="Crash states to judge.")] = 30,
     time: options.RunTime = "3s",
     operations: Annotated[
-        int, typer.Option("--operations", min=100, help="Operations of the recorded run.")
+        int,
+        typer.Option("--operations", min=100, max=OPERATIONS_MAX, help="Operations of the recorded run."),
     ] = 6_000,
     replay: Annotated[
         str | None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -17,6 +18,8 @@ from tuner.control_check import controls
 from tuner.output import Output
 
 RESULTS_FOLDER = Path("results")
+NAME_WIDTH = 23
+"""The column of the names; one that is longer pushes its own line to the right."""
 
 
 def command(
@@ -32,12 +35,12 @@ def command(
     """
     output = Output(json=json, quiet=quiet)
     look = Look(folder=RESULTS_FOLDER)
-    checks = [found for check in [*CHECKS, controls] for found in check(look)]
-    checks += _swept() if clean else _left()
-    width = max(len(found.name) for found in checks)
-    for found in checks:
+    checks = []
+    # Each line is told as soon as it is known: some checks, the controls above all, take their time.
+    for found in _found(look, clean):
+        checks.append(found)
         if not quiet or found.state != "ok":
-            output.result(_line(found, width))
+            output.result(_line(found))
     output.document(
         {
             "schema": 1,
@@ -48,6 +51,12 @@ def command(
     return exit_code(checks)
 
 
+def _found(look: Look, clean: bool) -> Iterator[Check]:
+    for check in [*CHECKS, controls]:
+        yield from check(look)
+    yield from _swept() if clean else _left()
+
+
 def exit_code(checks: list[Check]) -> int:
     """4 for a wrong control, else 3 if something is missing, else 0."""
     states = {found.state for found in checks}
@@ -56,9 +65,9 @@ def exit_code(checks: list[Check]) -> int:
     return MachineLacks.exit_code if "lacks" in states else 0
 
 
-def _line(found: Check, width: int) -> str:
-    line = f"{found.state:<8}{found.name:<{width}}  {found.what}"
-    return f"{line}\n{'':<{width + 10}}{found.hint}" if found.hint else line
+def _line(found: Check) -> str:
+    line = f"{found.state:<8}{found.name:<{NAME_WIDTH}}  {found.what}"
+    return f"{line}\n{'':<{NAME_WIDTH + 10}}{found.hint}" if found.hint else line
 
 
 def _left() -> list[Check]:
