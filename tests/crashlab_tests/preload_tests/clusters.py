@@ -54,16 +54,15 @@ END;
 """pgbench's own tpcb-like script with a token in the history row; needs -D n=0."""
 
 
-def find_bindir() -> Path:
-    """The newest installed server's programs; skips the test where there is none with pgbench."""
+def find_bindirs() -> list[Path]:
+    """The newest installed server's programs, and those of the folders in DURATUNE_TEST_BINDIRS, parted by
+    colons; the server's user must be able to read them."""
+    named = [Path(name) for name in os.environ.get("DURATUNE_TEST_BINDIRS", "").split(":") if name]
     found = sorted(
-        (p.parent for p in Path("/usr/lib/postgresql").glob("*/bin/postgres")),
+        (path.parent for path in Path("/usr/lib/postgresql").glob("*/bin/pgbench")),
         key=lambda bindir: int(bindir.parent.name),
     )
-    with_pgbench = [bindir for bindir in found if (bindir / "pgbench").exists()]
-    if not with_pgbench:
-        pytest.skip("no PostgreSQL server with pgbench below /usr/lib/postgresql")
-    return with_pgbench[-1]
+    return [*found[-1:], *named]
 
 
 def find_owner() -> Owner:
@@ -90,9 +89,9 @@ class Cluster:
     mode: str = ""  # how the server runs: "plain", "acks", "log", or "" where none does
 
     @staticmethod
-    def make(settings: str = "", scale: int = 1) -> Cluster:
+    def make(bindir: Path, settings: str = "", scale: int = 1) -> Cluster:
         # A socket's path has room for 107 bytes, so pytest's own folders are too deep.
-        cluster = Cluster(find_bindir(), find_owner(), Path(tempfile.mkdtemp(prefix="dt-pg-", dir="/tmp")))
+        cluster = Cluster(bindir, find_owner(), Path(tempfile.mkdtemp(prefix="dt-pg-", dir="/tmp")))
         cluster.root.mkdir()
         cluster.work.mkdir()
         hand_over([cluster.folder, cluster.root, cluster.work], cluster.owner)
@@ -104,6 +103,11 @@ class Cluster:
         cluster.run("pgbench", "-i", "-q", "-s", str(scale))
         cluster.stop()
         return cluster
+
+    @property
+    def version(self) -> int:
+        """The major version of what made the cluster."""
+        return int((self.data / "PG_VERSION").read_text())
 
     @property
     def root(self) -> Path:
