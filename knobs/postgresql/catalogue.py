@@ -14,7 +14,7 @@ from knobs.errors import InvalidInput
 from knobs.knob import Kind, Knob, Source
 from knobs.postgresql import manual, rules, server, values
 from knobs.postgresql.meaning import MEANINGS, SESSION_NOTE
-from knobs.postgresql.names import GONE_EARLIER, OLD_NAMES, OUTSIDE_WHY, is_outside
+from knobs.postgresql.names import GONE, OLD_NAMES, OUTSIDE_WHY, is_outside
 from knobs.postgresql.tuning import RANGES
 
 _SNAPSHOTS = Path(__file__).parent / "snapshots"
@@ -150,10 +150,9 @@ class PostgresqlCatalogue:
         later = [major for major in having if server.version_key(major) > own]
         if later:
             return f": new in {later[0]}"
-        if having:
-            return f": removed in {int(having[-1]) + 1}"
-        if lowered in GONE_EARLIER:
-            gone_in, instead = GONE_EARLIER[lowered]
+        if having or lowered in GONE:
+            gone_in, instead = GONE.get(lowered, ("", ""))
+            gone_in = gone_in or str(int(having[-1]) + 1)
             return f": removed in {gone_in}" + (f", use {instead}" if instead else "")
         near = self.nearest(lowered)
         return f"; nearest: {', '.join(near)}" if near else ""

@@ -1,7 +1,7 @@
 """Names of settings: what a private cluster never takes over from a CONFIG, and old names.
 
-Old names that a server still maps are in its guc.c (map_old_guc_names); those that were removed before 13 are
-in the release notes of the version that removed them.
+Old names that a server still maps are in its guc.c (map_old_guc_names); those that were removed are in the
+release notes of the version that removed them.
 """
 
 from __future__ import annotations
@@ -42,12 +42,13 @@ _OUTSIDE_PATTERN = re.compile(
 OLD_NAMES = {
     "sort_mem": "work_mem",
     "vacuum_mem": "maintenance_work_mem",
-    "force_parallel_mode": "debug_parallel_query",
     "ssl_ecdh_curve": "ssl_groups",
 }
 
-# Name -> (the version that removed it, what took its place).
-GONE_EARLIER: dict[str, tuple[str, str]] = {
+# Name -> (the version that removed it, what took its place), for those that 13 no longer has or that have a
+# new name.
+GONE: dict[str, tuple[str, str]] = {
+    "force_parallel_mode": ("16", "debug_parallel_query"),
     "checkpoint_segments": ("9.5", "max_wal_size"),
     "wal_keep_segments": ("13", "wal_keep_size"),
     "ssl_renegotiation_limit": ("9.5", ""),

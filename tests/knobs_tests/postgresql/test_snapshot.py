@@ -95,6 +95,7 @@ def test_the_text_of_a_manual_is_read(tmp_path: Path) -> None:
         ("io_method", "17", "PostgreSQL 17 has no setting 'io_method': new in 18"),
         ("vacuum_defer_cleanup_age", "18", "removed in 16"),
         ("old_snapshot_threshold", "17", "removed in 17"),
+        ("force_parallel_mode", "16", "removed in 16, use debug_parallel_query"),
         ("wal_keep_segments", "13", "removed in 13, use wal_keep_size"),
         ("sinchronous_commit", "15", "nearest: synchronous_commit"),
     ],
