@@ -162,3 +162,21 @@ def test_only_a_study_is_resumed(
     monkeypatch.setattr(cli, "_dispatch", interrupted)
     assert cli.main([command]) == 128 + signal.SIGINT
     assert ("resumes" in capsys.readouterr().err) is (command == "tune")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("native_parts")
+def test_a_verdict_does_not_hang_on_who_reads_it(tmp_path: Path) -> None:
+    """Without stdout a broken configuration still ends with 1; a stdout that is full leaves no folder."""
+    words = ("crash", "rocksdb", "--scale", "1", "--time", "0.3", "--operations", "500", "--states", "6")
+    broken = (*words, "--contract", "strict", "--seed", "3")
+    done = subprocess.run(
+        [*PROGRAM, *broken], cwd=tmp_path, stderr=subprocess.PIPE, text=True, preexec_fn=_close_stdout
+    )
+    assert done.returncode == 1, done
+    (folder,) = (tmp_path / "results").iterdir()
+    assert json.loads((folder / "crash.json").read_text())["verdict"] == "BROKEN"
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([*PROGRAM, *broken], cwd=tmp_path, stdout=full, stderr=subprocess.PIPE)
+    assert done.returncode == 3, done
+    assert list((tmp_path / "results").iterdir()) == [folder]

@@ -72,10 +72,10 @@ def command(
         RecordPlan(operations=operations),
     )
     folder = folders.for_one_run(asked.study, name)
-    output.result(f"contract       {request.contract}: {request.contract.in_words()}")
-    output.result(_asked(request))
     # A run that did not get to its document cannot be replayed: it leaves no folder behind.
     with exclusive(folder), folders.kept_with(folder, DOCUMENT):
+        output.result(f"contract       {request.contract}: {request.contract.in_words()}")
+        output.result(_asked(request))
         return _crash(request, plan, folder, asked.data, output)
 
 
