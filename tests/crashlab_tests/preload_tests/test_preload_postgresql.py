@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -226,7 +227,9 @@ def test_kill_leaves_no_process_unreported_and_open_writes_unanswered(cluster: C
     psql.stdin.flush()
     assert psql.stdout.readline() == "1\n"
     script = cluster.script("s", TPCB)
-    load = cluster.begin("pgbench", "-n", "-c3", "-T", "60", "-D", f"n={acks.first}", "-f", script)
+    lines = cluster.work / f"killed{time.monotonic_ns()}"
+    logged = ("-l", "--log-prefix", lines)
+    load = cluster.begin("pgbench", "-n", "-c3", "-T", "60", "-D", f"n={acks.first}", *logged, "-f", script)
     await_(lambda: int(acks.entries().acknowledged.sum()) > 100)
     killed = cluster.kill()
     for process in (psql, load):
@@ -237,6 +240,12 @@ def test_kill_leaves_no_process_unreported_and_open_writes_unanswered(cluster: C
     # A backend that sees its postmaster die before its own kill still answers with an error.
     assert acks.token(4, 7) in tokens(entries, BEGUN) | tokens(entries, FAILED)
     assert len(tokens(entries, BEGUN)) <= CLIENTS
+    # What pgbench was told of is acknowledged, and of each client at most one that it was not told of.
+    (told,) = cluster.work.glob(lines.name + "*")
+    of_client = Counter(int(line.split()[0]) + 1 for line in told.read_text().splitlines())
+    for client in (1, 2, 3):
+        acknowledged = int((entries.acknowledged & (entries.client == client)).sum())
+        assert of_client[client] <= acknowledged <= of_client[client] + 1
     cluster.start()
     assert tokens(entries, ACKNOWLEDGED) <= kept(cluster)
     assert acks.token(4, 7) not in kept(cluster)
