@@ -1,16 +1,19 @@
 """What a killed server leaves in the kernel, found from its data folder and removed.
 
-A server holds one System V segment, whose id is in line 7 of postmaster.pid (storage/lmgr of the manual's
-"Managing Kernel Resources"; miscinit.h, LOCK_FILE_LINE_SHMEM_KEY), and POSIX segments /dev/shm/PostgreSQL.N.
-The System V segment begins with PGShmemHeader (storage/pg_shmem.h): device and inode of the data folder,
-and the number of the control segment that lists the others (storage/ipc/dsm.c). PostgreSQL itself removes
-all of this at the next start in the same folder; a killed cluster of ours may never start again.
+A server holds one System V segment, whose key is the data folder's inode number or, where that is taken,
+one of the next (port/sysv_shmem.c), and POSIX segments /dev/shm/PostgreSQL.N. The System V segment begins
+with PGShmemHeader (storage/pg_shmem.h): device and inode of the data folder, and the number of the control
+segment that lists the others (storage/ipc/dsm.c). PostgreSQL itself removes all of this at the next start in
+the same folder; a killed cluster of ours may never start again. postmaster.pid names the segment as well,
+but a server that is killed as it starts has not yet written that.
 
 Nothing is touched whose header does not name this very folder, nor while a process is attached. The
 attachment is also how PostgreSQL itself tells whether a folder is in use.
 
 Root's right to every file does not reach System V segments (shmget(2): CAP_IPC_OWNER, CAP_SYS_ADMIN, which
 containers lack), so root looks at one, and removes it, with the owner's uid: for this thread alone.
+
+Not covered: a server that is killed in the microseconds in which it has a segment without its header filled.
 """
 
 from __future__ import annotations
@@ -27,7 +30,9 @@ from pathlib import Path
 PID_FILE = "postmaster.pid"
 POSIX_FOLDER = Path("/dev/shm")
 
-_PID_FILE_SHMEM_LINE = 7
+_VERSION_FILE = "PG_VERSION"
+# How many keys behind the inode number are looked at; each one taken by another is a coincidence.
+_KEYS = 1000
 _HEADER = struct.Struct("=iiQQI4xQQQ")
 _HEADER_MAGIC = 679834894
 _CONTROL = struct.Struct("=III4x")
@@ -82,28 +87,37 @@ def release(data: Path) -> list[str]:
 
 def release_below(folder: Path) -> list[str]:
     """`release` for each data folder that is ``folder`` or lies at most two levels below it."""
-    found = [path for depth in ("", "*/", "*/*/") for path in folder.glob(f"{depth}{PID_FILE}")]
+    found = [path for depth in ("", "*/", "*/*/") for path in folder.glob(f"{depth}{_VERSION_FILE}")]
     return [name for path in found for name in release(path.parent)]
 
 
 def _segment(data: Path) -> _Segment | None:
     try:
-        line = (data / PID_FILE).read_text(errors="replace").splitlines()[_PID_FILE_SHMEM_LINE - 1]
-        number = int(line.split()[1])
-        attached = _attached(number)
         folder = data.stat()
-    except (OSError, IndexError, ValueError):
-        return None  # No server started here, or one that had no segment yet.
-    if attached is None:
+    except FileNotFoundError:
         return None
-    with _as_user(folder.st_uid):
-        header = _header(number)
-    if header is None:
-        return None
-    magic, _, _, _, control, _, device, inode = header
-    if (magic, device, inode) != (_HEADER_MAGIC, folder.st_dev, folder.st_ino):
-        return None  # The id was handed out again, or the folder is a copy of the one that it belongs to.
-    return _Segment(number, attached, control)
+    for number, attached in _candidates(folder.st_ino, folder.st_uid):
+        with _as_user(folder.st_uid):
+            header = _header(number)
+        if header is None:
+            continue
+        magic, _, _, _, control, _, device, inode = header
+        if (magic, device, inode) == (_HEADER_MAGIC, folder.st_dev, folder.st_ino):
+            return _Segment(number, attached, control)
+    return None
+
+
+def _candidates(inode: int, uid: int) -> list[tuple[int, int]]:
+    """Id and number of attached processes of a user's segments that could belong to this inode number.
+
+    From proc(5), /proc/sysvipc/shm; a key has 32 bits.
+    """
+    found = []
+    for line in Path("/proc/sysvipc/shm").read_text().splitlines()[1:]:
+        fields = line.split()
+        if (int(fields[0]) - inode) % (1 << 32) < _KEYS and int(fields[7]) == uid:
+            found.append((int(fields[1]), int(fields[6])))
+    return found
 
 
 def _files(segment: _Segment, data: Path) -> list[Path]:
@@ -112,15 +126,6 @@ def _files(segment: _Segment, data: Path) -> list[Path]:
     paths = [POSIX_FOLDER / f"PostgreSQL.{handle}" for handle in handles]
     # A handle is only a number: another owner's file of that name is not ours.
     return [path for path in paths if path.exists() and path.stat().st_uid == owner]
-
-
-def _attached(number: int) -> int | None:
-    """How many processes are attached to a segment (proc(5), /proc/sysvipc/shm); None if it is gone."""
-    for line in Path("/proc/sysvipc/shm").read_text().splitlines()[1:]:
-        fields = line.split()
-        if int(fields[1]) == number:
-            return int(fields[6])
-    return None
 
 
 def _header(number: int) -> tuple[int, ...] | None:
@@ -155,7 +160,7 @@ def _listed(control: int, item_bytes: int) -> list[int]:
 
 def _item_bytes(data: Path) -> int:
     try:
-        major = int((data / "PG_VERSION").read_text())
+        major = int((data / _VERSION_FILE).read_text())
     except (OSError, ValueError):
         return _ITEM_BYTES
     return _ITEM_BYTES if major >= 14 else _ITEM_BYTES_BEFORE_14
