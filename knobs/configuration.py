@@ -105,8 +105,10 @@ def with_settings(
     )
 
 
-def parse_settings(engine: str, pairs: Sequence[str], version: str | None = None) -> Settings:
-    """The values of `--set NAME=VALUE ...` under full names; a later one wins.
+def parse_settings(
+    engine: str, pairs: Sequence[str], version: str | None = None, *, where: str = "--set"
+) -> Settings:
+    """The values of `--set NAME=VALUE ...`, or of the option ``where``, under full names; a later one wins.
 
     Raises InvalidInput with every fault: no `=`, an empty or an unknown name.
     """
@@ -130,9 +132,7 @@ def parse_settings(engine: str, pairs: Sequence[str], version: str | None = None
             catalogue.validate(resolved)
         except InvalidInput as error:
             faults.append(error.what)
-        raise InvalidInput(
-            "; ".join(faults), where="--set", hint=f"`duratune knobs {engine}` lists every name"
-        )
+        raise InvalidInput("; ".join(faults), where=where, hint=f"`duratune knobs {engine}` lists every name")
     return resolved
 
 

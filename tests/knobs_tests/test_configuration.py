@@ -167,3 +167,9 @@ def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path) -> None:
     file = tmp_path / "mine.json"
     file.write_bytes(b"\xef\xbb\xbf" + b'{"DBOptions.max_open_files": 512}')
     assert configuration.read("rocksdb", str(file)).settings == {"DBOptions.max_open_files": "512"}
+
+
+def test_a_wrong_setting_is_told_of_the_option_that_states_it() -> None:
+    with pytest.raises(InvalidInput) as caught:
+        configuration.parse_settings("rocksdb", ["nosuch=1"], where="--fix")
+    assert caught.value.where == "--fix"
