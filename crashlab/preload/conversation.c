@@ -4,6 +4,7 @@
  * Queries are numbered in the order in which the client ends them (Query, FunctionCall, Sync); the backend answers
  * each by one ReadyForQuery, in that order. So a number tells which answer is a token's, however many are under way.
  */
+#define _GNU_SOURCE
 #include "conversation.h"
 
 #include <string.h>

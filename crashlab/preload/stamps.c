@@ -1,6 +1,7 @@
 /*
  * Stamping entries of the ledger for clients that do not do it themselves.
  */
+#define _GNU_SOURCE
 #include "stamps.h"
 
 static dt_ledger_entry *entry_of(dt_ledger_header *ledger, const struct token *token) {

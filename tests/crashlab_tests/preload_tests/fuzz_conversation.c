@@ -4,6 +4,7 @@
  * Built with sanitizers, which watch the memory; this program watches the ledger: no entry beyond its count, no status
  * that is none, an acknowledgement only with its end, and one that stands is never taken back.
  */
+#define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
