@@ -133,7 +133,7 @@ def test_who_is_not_proven_faster_is_told_and_is_not_the_winner(
     assert (
         "winner         the reference itself: no candidate that holds the contract is proven faster" in said
     )
-    assert f"not the winner trial 1 (rules): the fastest that held, {claim}; over the reference:" in said
+    assert f"not the winner trial 1 (rules): the fastest that held, but {claim}; over the reference:" in said
     assert f"{claim} than the reference" in said and "configuration  s/winner/OPTIONS" in said
     assert _exit_code(StudyPlan(), outcome) == 0
 
@@ -157,6 +157,9 @@ def test_who_holds_what_the_reference_does_not_wins_though_it_is_slower() -> Non
     said = text(outcome)
     assert "holds process, which the reference does not hold; over the reference:" in said
     assert "slower than the reference" in said
+    rejected = [result_of(0, "REJECTED", 0.0, why="too large"), broken[1]]
+    said = text(outcome_of(rejected, broken[1], SLOWER))
+    assert "holds process, where the reference is REJECTED; over the reference:" in said
 
 
 def test_a_search_that_ends_by_what_the_user_set_says_so() -> None:

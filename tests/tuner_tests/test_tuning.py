@@ -199,6 +199,22 @@ def test_finished_trials_are_neither_repeated_nor_counted_again(memory_path: Pat
     assert [result.number for result in outcome.results] == [0, 1, 2, 3]
 
 
+def test_a_study_that_goes_on_counts_what_is_finished(
+    memory_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with fake_lab(memory_path, fails(InvalidInput("no"))) as lab:
+        tuning(lab, memory_path / "study", trials=2).run()
+        study = tuning(lab, memory_path / "study", trials=3)
+        study._output.quiet = False
+        study.run()
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("trials ")]
+    assert lines == [
+        "trials 2/3",
+        "trials 3/3: trial 2 (rules): not measured, REJECTED",
+        "trials 3 finished: the number of trials is reached (3)",
+    ]
+
+
 def test_memory_that_the_host_lacks_is_refused_with_the_arithmetic(memory_path: Path) -> None:
     folder = memory_path / "study"
     with fake_lab(memory_path, steady) as lab:

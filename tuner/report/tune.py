@@ -14,7 +14,7 @@ from tuner.request import Request
 from tuner.search.final import Claim, Winner
 from tuner.search.interval import METHOD
 from tuner.search.study_plan import StudyPlan
-from tuner.search.trial import TrialResult
+from tuner.search.trial import REJECTED, TrialResult
 from tuner.search.tuning import StudyOutcome
 from workloads import registry
 
@@ -166,10 +166,9 @@ def _winner_lines(
         least = "is proven faster" if outcome.unproven else "was faster"
         lines = [f"winner         the reference itself: no candidate that holds the contract {least}"]
     else:
-        mended = ", which the reference does not hold" if outcome.reference_broke else ""
         lines = [
             f"winner         trial {winner.trial.number} ({winner.trial.proposer}): holds {request.contract}"
-            f"{mended}; over the reference:",
+            f"{_where_it_does_not(outcome)}; over the reference:",
             *_over(reference, winner.trial),
         ]
     lines.append(f"configuration  {folder}/winner/{OPTIONS_NAME}, and {OUTSIDE_NAME} beside it")
@@ -198,6 +197,14 @@ def _winner_lines(
     return lines
 
 
+def _where_it_does_not(outcome: StudyOutcome) -> str:
+    """Why a candidate won that need not be faster: there is no reference to go back to."""
+    if outcome.reference_broke:
+        return ", which the reference does not hold"
+    is_rejected = any(one.number == 0 and one.verdict == REJECTED for one in outcome.results)
+    return ", where the reference is REJECTED" if is_rejected else ""
+
+
 def _why_none(outcome: StudyOutcome) -> str:
     if outcome.cut_short:
         return outcome.cut_short
@@ -219,7 +226,7 @@ def _unproven_lines(reference: Mapping[str, str], outcome: StudyOutcome) -> list
         return []
     return [
         f"not the winner trial {unproven.trial.number} ({unproven.trial.proposer}): the fastest that held, "
-        f"{unproven.interval.in_words}; over the reference:",
+        f"but {unproven.interval.in_words}; over the reference:",
         *_over(reference, unproven.trial),
         _confirmation_line(outcome),
     ]
