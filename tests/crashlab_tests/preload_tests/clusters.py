@@ -23,6 +23,7 @@ from crashlab.preload.access import Owner, copy_library, hand_over
 from crashlab.preload.processes import ProcessList
 from crashlab.preload.recorder import PreloadRecorder
 from crashlab.recording.write_log import WriteLog
+from engines.postgresql import shared_memory
 from workloads.ledger import Ledger
 
 START_SECONDS_MAX, END_SECONDS_MAX = 60.0, 60.0
@@ -197,6 +198,8 @@ class Cluster:
     def remove(self) -> None:
         if self.server is not None and self.server.poll() is None:
             self.kill()
+        # A killed server that never starts again leaves its shared memory; the folder's inode tells which.
+        shared_memory.release(self.data)
         shutil.rmtree(self.folder)
 
     def run(
