@@ -177,6 +177,8 @@ def test_a_verdict_does_not_hang_on_who_reads_it(tmp_path: Path) -> None:
     (folder,) = (tmp_path / "results").iterdir()
     assert json.loads((folder / "crash.json").read_text())["verdict"] == "BROKEN"
     with Path("/dev/full").open("w") as full:
-        done = subprocess.run([*PROGRAM, *broken], cwd=tmp_path, stdout=full, stderr=subprocess.PIPE)
+        done = subprocess.run(
+            [*PROGRAM, *broken], cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, text=True
+        )
     assert done.returncode == 3, done
     assert list((tmp_path / "results").iterdir()) == [folder]

@@ -80,13 +80,14 @@ def command(
     """
     output = Output(json=asked.json, quiet=asked.quiet)
     fixed = fix or []
+    fixes = parse_settings(asked.engine, fixed, where="--fix")
     request = resolve_asked(replace(asked, sets=[*(asked.sets or []), *fixed]), RECORDS)
     plan = StudyPlan(
         trials=trials,
         time_s=options.seconds(time) if time is not None else (None if trials is not None else TIME_S),
         audit_only=audit_only,
         only=tuple(only or ()),
-        exclude=(*(exclude or ()), *parse_settings(asked.engine, fixed)),
+        exclude=(*(exclude or ()), *fixes),
         trial=default_trial_plan(measure),
     )
     # What cannot be searched, or not in this time, is told before a folder is made for it.
