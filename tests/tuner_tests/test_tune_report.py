@@ -230,17 +230,23 @@ def test_an_audit_says_what_speed_alone_would_have_shipped() -> None:
     assert "no trial was measured" in text(outcome_of(RESULTS[4:], None), audit=True)
 
 
-def test_an_audit_whose_fastest_holds_names_what_broke_with_its_settings() -> None:
+def test_an_audit_whose_fastest_holds_names_what_broke_and_by_what() -> None:
+    buffers = {"CFOptions.write_buffer_size": "1048576"}
+    lossy = {"WriteOptions.disableWAL": "true", **buffers}
     results = [
         result_of(0),
-        result_of(1, "BROKEN", 1.4, reasons=("lost-ack",), settings={"WriteOptions.disableWAL": "true"}),
+        result_of(1, "BROKEN", 1.4, reasons=("lost-ack",), settings=lossy),
         result_of(2, ratio=1.5, settings=FASTER),
+        result_of(3, "BROKEN", 1.3, reasons=("hole",), settings=buffers),
     ]
     said = text(outcome_of(results, None, CLEAR), audit=True)
     shipped, broke = said.split("broke  ")
     assert "would have shipped trial 2: 1.50 x reference, HELD" in shipped
     assert "DBOptions.unordered_write=true" in shipped and "disableWAL" not in shipped
-    assert "trial 1: 1.40 x reference, BROKEN lost-ack" in broke and "WriteOptions.disableWAL=true" in broke
+    known, unknown = broke.split("trial 3: ")
+    assert "trial 1: 1.40 x reference, BROKEN lost-ack, by WriteOptions.disableWAL=true\n" in known
+    assert "write_buffer_size" not in known, "it is known by what this one breaks"
+    assert unknown.startswith("1.30 x reference, BROKEN hole\n") and "write_buffer_size=1048576" in unknown
     alone = text(outcome_of(results[:1], None), audit=True)
     assert "would have shipped the reference itself" in alone and "broke  " not in alone
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from crashlab.judging.evidence import CrashSummary
 from knobs.finding import Finding
+from knobs.rocksdb import durability
 from tuner.request import Request
 from tuner.search.final import Claim, Winner
 from tuner.search.interval import METHOD
@@ -94,7 +95,7 @@ def as_text(
     lines = ["trials         " + ", ".join(f"{count} {name}" for name, count in counts.items() if count)]
     lines += _table(outcome.results)
     if plan.audit_only:
-        lines += _audit_lines(reference, outcome)
+        lines += _audit_lines(request, reference, outcome)
     else:
         lines += [*_refused_lines(outcome), *_winner_lines(request, folder, reference, outcome)]
     lines.append(f"study          {folder} (optuna-dashboard sqlite:///{folder}/study.db)")
@@ -270,8 +271,8 @@ def _unproven(claim: Claim) -> dict[str, Any]:
     }
 
 
-def _audit_lines(reference: Mapping[str, str], outcome: StudyOutcome) -> list[str]:
-    """What speed alone ships, and every trial that broke the contract, each with what it sets."""
+def _audit_lines(request: Request, reference: Mapping[str, str], outcome: StudyOutcome) -> list[str]:
+    """What speed alone ships with all that it sets, and every other trial that broke the contract by what."""
     if outcome.fastest is None:
         return ["audit          no trial was measured"]
     fastest = outcome.fastest
@@ -286,10 +287,15 @@ def _audit_lines(reference: Mapping[str, str], outcome: StudyOutcome) -> list[st
     if others:
         lines.append("broke          the contract, and was not the fastest:")
     for result in sorted(others, key=lambda result: -result.ratio):
+        causes = [
+            f"{finding.setting}={finding.value}"
+            for finding in durability.breaking(request.engine.stated(result.settings), request.contract)
+        ]
         lines.append(
             f"               trial {result.number}: {result.ratio:.2f} x reference, {_verdict(result)}"
+            + (f", by {', '.join(causes)}" if causes else "")
         )
-        lines += _over(reference, result)
+        lines += [] if causes else _over(reference, result)
     return lines
 
 
