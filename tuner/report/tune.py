@@ -287,10 +287,8 @@ def _audit_lines(request: Request, reference: Mapping[str, str], outcome: StudyO
     if others:
         lines.append("broke          the contract, and was not the fastest:")
     for result in sorted(others, key=lambda result: -result.ratio):
-        causes = [
-            f"{finding.setting}={finding.value}"
-            for finding in durability.breaking(request.engine.stated(result.settings), request.contract)
-        ]
+        broken = durability.breaking(request.engine.stated(result.settings), request.contract)
+        causes = list(dict.fromkeys(f"{finding.setting}={finding.value}" for finding in broken))
         lines.append(
             f"               trial {result.number}: {result.ratio:.2f} x reference, {_verdict(result)}"
             + (f", by {', '.join(causes)}" if causes else "")
