@@ -18,6 +18,8 @@ from engines.postgresql.session import Session
 from engines.scratch import Scratch
 from knobs.errors import InvalidInput, MachineLacks, Undecided
 
+pytestmark = pytest.mark.slow
+
 
 def control(cluster: Cluster, key: str) -> str:
     """One line of what pg_controldata prints."""

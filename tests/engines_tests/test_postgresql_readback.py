@@ -12,6 +12,8 @@ from engines.postgresql.server import Server, start
 from engines.postgresql.session import Session
 from engines.scratch import Scratch
 
+pytestmark = pytest.mark.slow
+
 PROPOSED = {
     "work_mem": "8MB",
     "synchronous_commit": "on",

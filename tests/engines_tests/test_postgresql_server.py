@@ -21,6 +21,8 @@ from engines.process import DeadlinePassed
 from engines.scratch import Scratch
 from knobs.errors import InvalidInput
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def scratch() -> Iterator[Scratch]:

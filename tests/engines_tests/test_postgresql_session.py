@@ -16,6 +16,8 @@ from engines.process import DeadlinePassed
 from engines.scratch import Scratch
 from knobs.errors import MachineLacks, Undecided
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def server(template: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:

@@ -19,6 +19,8 @@ from tests.crashlab_tests.preload_tests.clusters import CLIENTS, TPCB, Cluster, 
 from tests.crashlab_tests.preload_tests.replay import Base, Replay
 from workloads.ledger import ACKNOWLEDGED, BEGUN, FAILED, Entries, Ledger, SyncSample
 
+pytestmark = pytest.mark.slow
+
 WRITTEN_BY_STDIO = ("pg_internal.init", "postmaster.opts", ".stat")
 """What a run leaves of the files that the server writes through stdio; recovery reads none of them. The last
 are statistics: up to version 14 while it runs, since then at a clean stop."""
