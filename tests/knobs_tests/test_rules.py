@@ -72,6 +72,7 @@ def test_every_rule_has_a_case() -> None:
     assert sorted(BREAKING) == sorted(rule.id for rule in rules.RULES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", rules.RULES, ids=lambda rule: rule.id)
 def test_a_broken_rule_is_refused_by_us_and_by_the_engine(rule: Rule, tmp_path: Path) -> None:
     settings = BREAKING[rule.id]

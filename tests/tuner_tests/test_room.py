@@ -85,6 +85,7 @@ def test_shared_memory_is_there_writable_and_large_enough(
     assert (found.name, found.state) == ("controls", "warning") and "/dev/shm" in found.what
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", ["size=64k", "size=100m,ro"])
 def test_doctor_and_crash_lack_the_same(tmp_path: Path, options: str) -> None:
     """In a mount namespace of its own, where /dev/shm is another one."""

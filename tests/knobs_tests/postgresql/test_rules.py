@@ -47,6 +47,7 @@ def test_every_rule_has_its_example() -> None:
     assert list(BROKEN) == [rule.id for rule in rules.RULES]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", rules.RULES, ids=lambda rule: rule.id)
 def test_what_a_rule_refuses_does_not_start(
     bindir: Path, data: Path, own: PostgresqlCatalogue, rule: Rule
