@@ -59,12 +59,12 @@ class PreloadRecorder:
         }
 
     @property
-    def library(self) -> Path:
+    def shared_library(self) -> Path:
         """The library that is preloaded. Raises MachineLacks where it was not built."""
         return self._library or native.find("libduratune_record.so")
 
     def _preloaded(self) -> dict[str, str]:
-        library = self.library
+        library = self.shared_library
         if any(character in str(library) for character in " :"):
             raise InvalidInput(
                 "LD_PRELOAD cannot name a path with a space or a colon",

@@ -227,7 +227,7 @@ def test_memory_that_the_host_lacks_is_refused_with_the_arithmetic(memory_path: 
 
 def test_what_is_searched() -> None:
     def space(contract: str = "process", **plan: object) -> set[str]:
-        found = search_space(request_of(contract=contract), StudyPlan(**plan), {})  # type: ignore[arg-type]
+        found = search_space(request_of(contract=contract), StudyPlan(**plan), {})  # type: ignore[arg-type]  # a dict of several types
         return set(found.distributions)
 
     unsafe = {"WriteOptions.sync", "WriteOptions.disableWAL", "DBOptions.manual_wal_flush"}

@@ -138,7 +138,7 @@ class Cluster:
         """Start the server under the recorder, with a new ledger and perhaps a new write log."""
         for path in (self.ledger_path, self.processes_path, self.log_path):
             path.unlink(missing_ok=True)
-        theirs = PreloadRecorder(copy_library(recorder.library, self.work))
+        theirs = PreloadRecorder(copy_library(recorder.shared_library, self.work))
         ledger = Ledger.create(self.ledger_path, CLIENTS, CAPACITY)
         ProcessList.create(self.processes_path)
         environment = theirs.acks_environment(self.ledger_path, self.processes_path)

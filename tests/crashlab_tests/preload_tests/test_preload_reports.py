@@ -197,7 +197,7 @@ def test_process_of_another_user_is_recorded_in_what_was_handed_over(
     recorder: PreloadRecorder, nobody: Owner, open_folder: Path
 ) -> None:
     stage = Stage.make(recorder, open_folder)
-    theirs = PreloadRecorder(copy_library(recorder.library, open_folder))
+    theirs = PreloadRecorder(copy_library(recorder.shared_library, open_folder))
     listed = open_folder / "processes"
     ProcessList.create(listed)
     environment = {
@@ -230,7 +230,7 @@ def test_library_that_the_other_user_cannot_read_is_told_before_the_start(
 ) -> None:
     closed = open_folder / "closed"
     closed.mkdir(mode=0o700)
-    hidden = PreloadRecorder(copy_library(recorder.library, closed))
+    hidden = PreloadRecorder(copy_library(recorder.shared_library, closed))
     stage, listed = make_stage(recorder), open_folder / "processes"
     ProcessList.create(listed)
     environment = hidden.acks_environment(stage.ledger_path, listed)
