@@ -28,6 +28,21 @@ class TuningRange:
     why: str = ""
 
 
+def log(low: float, high: float, why: str) -> TuningRange:
+    """A range searched on a logarithmic scale."""
+    return TuningRange(low, high, True, (), why)
+
+
+def linear(low: float, high: float, why: str) -> TuningRange:
+    """A range searched evenly."""
+    return TuningRange(low, high, False, (), why)
+
+
+def choice(why: str, *choices: str) -> TuningRange:
+    """One of these values."""
+    return TuningRange(None, None, False, choices, why)
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """Where a statement comes from: a file of the engine and the line that declares or says it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -61,3 +61,14 @@ class Weakness:
             window = self.window_ms(in_force)
             return window is None or window > (contract.window_ms or 0.0)
         return True
+
+
+def findings_of(
+    weaknesses: Iterable[Weakness], catalogue: Catalogue, in_force: InForce, contract: Contract | None = None
+) -> list[Finding]:
+    """The findings of those that hold, and of these only what breaks the contract where one is given."""
+    return [
+        weakness.finding(catalogue, in_force)
+        for weakness in weaknesses
+        if weakness.holds(in_force) and (contract is None or weakness.breaks(in_force, contract))
+    ]

@@ -19,7 +19,7 @@ from knobs.contract import Contract
 from knobs.finding import Finding
 from knobs.postgresql.catalogue import load
 from knobs.postgresql.values import is_on, whole
-from knobs.weakness import InForce, Level, Weakness
+from knobs.weakness import InForce, Level, Weakness, findings_of
 
 FSYNC = "fsync"
 COMMIT = "synchronous_commit"
@@ -51,7 +51,7 @@ def promise(settings: Mapping[str, str], version: str | None = None) -> Promise:
     """
     catalogue = load(version)
     in_force = catalogue.in_force(settings)
-    found = [weakness.finding(catalogue, in_force) for weakness in WEAKNESSES if weakness.holds(in_force)]
+    found = findings_of(WEAKNESSES, catalogue, in_force)
     failures = {finding.failure for finding in found}
     failover: Level = "weakened" if "failover" in failures else "kept"
     if failover == "kept" and not in_force[STANDBYS].strip():
@@ -72,12 +72,7 @@ def breaking(settings: Mapping[str, str], contract: Contract, version: str | Non
     unknown name, or a version without a catalogue.
     """
     catalogue = load(version)
-    in_force = catalogue.in_force(settings)
-    return [
-        weakness.finding(catalogue, in_force)
-        for weakness in WEAKNESSES
-        if weakness.holds(in_force) and weakness.breaks(in_force, contract)
-    ]
+    return findings_of(WEAKNESSES, catalogue, catalogue.in_force(settings), contract)
 
 
 def caveats(settings: Mapping[str, str], version: str | None = None) -> list[Finding]:
@@ -86,8 +81,7 @@ def caveats(settings: Mapping[str, str], version: str | None = None) -> list[Fin
     Raises InvalidInput as `promise` does.
     """
     catalogue = load(version)
-    in_force = catalogue.in_force(settings)
-    return [caveat.finding(catalogue, in_force) for caveat in CAVEATS if caveat.holds(in_force)]
+    return findings_of(CAVEATS, catalogue, catalogue.in_force(settings))
 
 
 def _window_ms(s: InForce) -> float | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from knobs.knob import TuningRange
+from knobs.knob import TuningRange, choice, linear, log
 from knobs.postgresql.memory import memory_bytes
 
 __all__ = ["RANGES", "UNSAFE_RANGES", "bounded_ranges", "memory_bytes", "ranges"]
@@ -21,84 +21,70 @@ _KB_PER_MB = 1024
 _MB = 1024 * 1024
 
 
-def _log(low: float, high: float, why: str) -> TuningRange:
-    return TuningRange(low, high, True, (), why)
-
-
-def _linear(low: float, high: float, why: str) -> TuningRange:
-    return TuningRange(low, high, False, (), why)
-
-
-def _choice(why: str, *choices: str) -> TuningRange:
-    return TuningRange(None, None, False, choices, why)
-
-
 def _switch(why: str) -> TuningRange:
-    return _choice(why, "off", "on")
+    return choice(why, "off", "on")
 
 
 RANGES: dict[str, TuningRange] = {
     # Memory.
-    "shared_buffers": _log(
+    "shared_buffers": log(
         16 * _PAGES_PER_MB, 1024 * _PAGES_PER_MB, "pages that need no system call; 25 % to 40 % of memory"
     ),
-    "work_mem": _log(1 * _KB_PER_MB, 64 * _KB_PER_MB, "one sort or hash table before it goes to disk"),
-    "maintenance_work_mem": _log(16 * _KB_PER_MB, 512 * _KB_PER_MB, "vacuum and index builds"),
-    "effective_cache_size": _log(
+    "work_mem": log(1 * _KB_PER_MB, 64 * _KB_PER_MB, "one sort or hash table before it goes to disk"),
+    "maintenance_work_mem": log(16 * _KB_PER_MB, 512 * _KB_PER_MB, "vacuum and index builds"),
+    "effective_cache_size": log(
         128 * _PAGES_PER_MB, 4096 * _PAGES_PER_MB, "what the planner expects to be cached; takes no memory"
     ),
-    "huge_pages": _choice("fewer page table entries", "off", "try"),
-    "hash_mem_multiplier": _linear(1.0, 4.0, "how much more a hash table may take"),
+    "huge_pages": choice("fewer page table entries", "off", "try"),
+    "hash_mem_multiplier": linear(1.0, 4.0, "how much more a hash table may take"),
     # WAL.
-    "wal_buffers": _log(
-        32, 128 * _PAGES_PER_MB, "WAL that waits for a flush; -1 is a 32nd of shared_buffers"
-    ),
-    "wal_compression": _choice("fewer WAL bytes for more CPU", "off", "on", "pglz", "lz4", "zstd"),
+    "wal_buffers": log(32, 128 * _PAGES_PER_MB, "WAL that waits for a flush; -1 is a 32nd of shared_buffers"),
+    "wal_compression": choice("fewer WAL bytes for more CPU", "off", "on", "pglz", "lz4", "zstd"),
     "wal_init_zero": _switch("new WAL files filled with zeros, or not (copy-on-write file systems)"),
     "wal_recycle": _switch("old WAL files renamed, or new ones made (copy-on-write file systems)"),
-    "wal_sync_method": _choice(
+    "wal_sync_method": choice(
         "one call or two for each flush, as pg_test_fsync compares them",
         "fdatasync",
         "fsync",
         "open_datasync",
     ),
-    "commit_delay": _choice(
+    "commit_delay": choice(
         "microseconds a group's leader waits for others: half of one flush", "0", "10", "50", "200", "1000"
     ),
-    "commit_siblings": _linear(1, 20, "open transactions that commit_delay needs"),
-    "wal_writer_delay": _log(10, 1000, "how often the WAL writer relieves the backends"),
-    "wal_writer_flush_after": _choice("how much WAL it flushes at once", "0", "16", "128", "1024"),
+    "commit_siblings": linear(1, 20, "open transactions that commit_delay needs"),
+    "wal_writer_delay": log(10, 1000, "how often the WAL writer relieves the backends"),
+    "wal_writer_flush_after": choice("how much WAL it flushes at once", "0", "16", "128", "1024"),
     # Checkpoints and writeback: fewer full pages in the WAL for a longer recovery.
-    "checkpoint_timeout": _log(60, 3600, "fewer checkpoints, fewer full pages, a longer recovery"),
-    "max_wal_size": _log(512, 16 * 1024, "fewer checkpoints, fewer full pages, a longer recovery"),
-    "min_wal_size": _log(80, 4096, "how much WAL is kept for reuse"),
-    "checkpoint_completion_target": _linear(0.5, 0.95, "how evenly a checkpoint writes"),
-    "checkpoint_flush_after": _choice("smooths the checkpoint's writeback", "0", "16", "32", "64", "256"),
-    "bgwriter_delay": _log(10, 1000, "how often clean pages are made"),
-    "bgwriter_lru_maxpages": _linear(0, 1000, "pages written in a round"),
-    "bgwriter_lru_multiplier": _linear(0.0, 8.0, "how far ahead of the demand"),
-    "bgwriter_flush_after": _choice("smooths its writeback", "0", "32", "64", "256"),
-    "backend_flush_after": _choice("smooths the backends' writeback", "0", "32", "64", "256"),
+    "checkpoint_timeout": log(60, 3600, "fewer checkpoints, fewer full pages, a longer recovery"),
+    "max_wal_size": log(512, 16 * 1024, "fewer checkpoints, fewer full pages, a longer recovery"),
+    "min_wal_size": log(80, 4096, "how much WAL is kept for reuse"),
+    "checkpoint_completion_target": linear(0.5, 0.95, "how evenly a checkpoint writes"),
+    "checkpoint_flush_after": choice("smooths the checkpoint's writeback", "0", "16", "32", "64", "256"),
+    "bgwriter_delay": log(10, 1000, "how often clean pages are made"),
+    "bgwriter_lru_maxpages": linear(0, 1000, "pages written in a round"),
+    "bgwriter_lru_multiplier": linear(0.0, 8.0, "how far ahead of the demand"),
+    "bgwriter_flush_after": choice("smooths its writeback", "0", "32", "64", "256"),
+    "backend_flush_after": choice("smooths the backends' writeback", "0", "32", "64", "256"),
     # Input and output.
-    "random_page_cost": _linear(1.0, 4.0, "1.1 on flash, 4 on disks (PGTune)"),
-    "effective_io_concurrency": _choice("reads ahead; 200 on flash (PGTune)", "0", "1", "16", "64", "200"),
-    "maintenance_io_concurrency": _choice("the same for vacuum", "0", "10", "16", "64", "200"),
-    "io_method": _choice("asynchronous reads by workers, or none", "sync", "worker"),
-    "io_workers": _linear(1, 8, "processes that read for the others"),
-    "io_combine_limit": _choice("pages of one read", "1", "4", "16", "32"),
+    "random_page_cost": linear(1.0, 4.0, "1.1 on flash, 4 on disks (PGTune)"),
+    "effective_io_concurrency": choice("reads ahead; 200 on flash (PGTune)", "0", "1", "16", "64", "200"),
+    "maintenance_io_concurrency": choice("the same for vacuum", "0", "10", "16", "64", "200"),
+    "io_method": choice("asynchronous reads by workers, or none", "sync", "worker"),
+    "io_workers": linear(1, 8, "processes that read for the others"),
+    "io_combine_limit": choice("pages of one read", "1", "4", "16", "32"),
     # Vacuum.
-    "autovacuum_naptime": _log(5, 300, "how often tables are looked at"),
-    "autovacuum_vacuum_scale_factor": _linear(0.01, 0.4, "dead rows before a table is vacuumed"),
-    "autovacuum_analyze_scale_factor": _linear(0.01, 0.4, "changed rows before it is analysed"),
-    "autovacuum_vacuum_cost_delay": _linear(0.0, 20.0, "milliseconds of rest"),
-    "autovacuum_vacuum_cost_limit": _log(100, 10000, "work before a rest; -1 is vacuum_cost_limit"),
-    "autovacuum_max_workers": _linear(1, 4, "tables vacuumed at once"),
+    "autovacuum_naptime": log(5, 300, "how often tables are looked at"),
+    "autovacuum_vacuum_scale_factor": linear(0.01, 0.4, "dead rows before a table is vacuumed"),
+    "autovacuum_analyze_scale_factor": linear(0.01, 0.4, "changed rows before it is analysed"),
+    "autovacuum_vacuum_cost_delay": linear(0.0, 20.0, "milliseconds of rest"),
+    "autovacuum_vacuum_cost_limit": log(100, 10000, "work before a rest; -1 is vacuum_cost_limit"),
+    "autovacuum_max_workers": linear(1, 4, "tables vacuumed at once"),
     # Processes, plans, bookkeeping.
-    "max_parallel_workers_per_gather": _linear(0, 4, "processes that share one query"),
+    "max_parallel_workers_per_gather": linear(0, 4, "processes that share one query"),
     "jit": _switch("compiles long queries, and costs short ones"),
-    "plan_cache_mode": _choice("plans of prepared statements", "auto", "force_generic_plan"),
-    "default_statistics_target": _log(10, 500, "rows that the planner's statistics rest on"),
-    "deadlock_timeout": _log(100, 10000, "milliseconds of waiting before a search for deadlocks"),
+    "plan_cache_mode": choice("plans of prepared statements", "auto", "force_generic_plan"),
+    "default_statistics_target": log(10, 500, "rows that the planner's statistics rest on"),
+    "deadlock_timeout": log(100, 10000, "milliseconds of waiting before a search for deadlocks"),
     "update_process_title": _switch("one write to the process title for each command"),
     "track_activities": _switch("what each session runs, for pg_stat_activity"),
 }
@@ -107,7 +93,7 @@ RANGES: dict[str, TuningRange] = {
 # holds its contract; only an audit of what such a search ships puts these in.
 UNSAFE_RANGES: dict[str, TuningRange] = {
     "fsync": _switch("nothing is ever synced"),
-    "synchronous_commit": _choice("commits acknowledged before they are written", "on", "off"),
+    "synchronous_commit": choice("commits acknowledged before they are written", "on", "off"),
     "full_page_writes": _switch("no full pages in the WAL"),
 }
 
@@ -167,8 +153,8 @@ def bounded_ranges(window_ms: float) -> dict[str, TuningRange]:
     if longest <= _DELAY_LEAST_MS:
         return {}
     return {
-        "synchronous_commit": _choice("a commit that waits for its flush, or not", "on", "off"),
-        "wal_writer_delay": _log(_DELAY_LEAST_MS, longest, "three rounds bound what is lost"),
+        "synchronous_commit": choice("a commit that waits for its flush, or not", "on", "off"),
+        "wal_writer_delay": log(_DELAY_LEAST_MS, longest, "three rounds bound what is lost"),
     }
 
 

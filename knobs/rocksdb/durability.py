@@ -18,7 +18,7 @@ from knobs.contract import Contract
 from knobs.finding import Finding
 from knobs.rocksdb import values
 from knobs.rocksdb.catalogue import RocksdbCatalogue, load
-from knobs.weakness import InForce, Level, Weakness
+from knobs.weakness import InForce, Level, Weakness, findings_of
 
 SYNC = "WriteOptions.sync"
 DISABLE_WAL = "WriteOptions.disableWAL"
@@ -69,12 +69,7 @@ def breaking(settings: Mapping[str, str], contract: Contract, version: str | Non
     WriteOptions.sync=false. Raises InvalidInput for an unknown name, or a version without a catalogue.
     """
     catalogue = load(version)
-    in_force = catalogue.in_force(settings)
-    return [
-        weakness.finding(catalogue, in_force)
-        for weakness in WEAKNESSES
-        if weakness.holds(in_force) and weakness.breaks(in_force, contract)
-    ]
+    return findings_of(WEAKNESSES, catalogue, catalogue.in_force(settings), contract)
 
 
 def caveats(settings: Mapping[str, str], version: str | None = None) -> list[Finding]:
@@ -83,13 +78,12 @@ def caveats(settings: Mapping[str, str], version: str | None = None) -> list[Fin
     Raises InvalidInput as `promise` does.
     """
     catalogue = load(version)
-    in_force = catalogue.in_force(settings)
-    return [caveat.finding(catalogue, in_force) for caveat in CAVEATS if caveat.holds(in_force)]
+    return findings_of(CAVEATS, catalogue, catalogue.in_force(settings))
 
 
 def _findings(catalogue: RocksdbCatalogue, settings: Mapping[str, str]) -> list[Finding]:
     in_force = catalogue.in_force(settings)
-    return [weakness.finding(catalogue, in_force) for weakness in WEAKNESSES if weakness.holds(in_force)]
+    return findings_of(WEAKNESSES, catalogue, in_force)
 
 
 def _on(s: InForce, name: str) -> bool:
