@@ -118,7 +118,9 @@ def test_the_replay_command_repeats_the_verdict(broken: tuple[Room, Ended]) -> N
     model, _, seed = words[-1].replace("@", "#").split("#")
     outside = [room.run(*words[1:-1], f"{model}@{position}#{seed}", "--json") for position in (0, 10**9)]
     changed = room.run(*words[1:], "--set", "sync=true", "--json")
-    assert [ended.code for ended in (*outside, changed)] == [2, 2, 2]
+    uncontrolled = room.run(*words[1:-1], f"torn@{words[-1].split('@')[1]}", "--json")
+    assert [ended.code for ended in (*outside, changed, uncontrolled)] == [2, 2, 2, 2]
+    assert "torn has no control for rocksdb" in uncontrolled.document["error"]["what"]
     for ended in outside:
         assert "the load of this run lies at the positions" in ended.document["error"]["what"]
     assert "--set cannot change a run" in changed.document["error"]["what"]

@@ -19,6 +19,7 @@ from crashlab.models import MODELS
 from crashlab.recording.record import RecordPlan
 from crashlab.recording.recorded import Recording
 from crashlab.states.plan import PlannedState
+from crashlab.subject import Subject
 from crashlab.validate import CrashPlan, split_states, validate
 from engines.lock import exclusive
 from engines.provenance import provenance
@@ -151,6 +152,7 @@ def _replay(state: str, study: Path | None, contract: str | None, output: Output
     planned = parse_state(state)
     with bound_to_recording(study) as (lab, recording, subject, stored):
         wanted = Contract.parse(contract or stored)
+        _refuse_without_control(planned, subject)
         _refuse_outside(planned, recording)
         recovered = lab.recover(recording, subject, [planned])
         judged = next(iter(judge_states(recording, recovered, wanted)))
@@ -192,6 +194,17 @@ def _refuse_changes(asked: Asked) -> None:
             f"{' and '.join(given)} cannot change a run that is recorded already",
             where="--replay",
             hint="leave out --replay to crash another configuration",
+        )
+
+
+def _refuse_without_control(planned: PlannedState, subject: Subject) -> None:
+    """A model that has no controls for the engine proves nothing of it."""
+    known = subject.engine.controls
+    if planned.model not in known:
+        raise InvalidInput(
+            f"{planned.model} has no control for {subject.engine.name}, so it can give no verdict",
+            where=f"--replay {planned.id}",
+            hint=f"use one of {', '.join(known)}",
         )
 
 
