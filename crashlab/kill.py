@@ -21,7 +21,7 @@ from crashlab.judging.judge import (
     with_reason,
 )
 from crashlab.judging.oracle import Cut, History
-from crashlab.judging.verdict import Judgement
+from crashlab.judging.verdict import Judgement, Verdict
 from crashlab.subject import Subject
 from engines.scratch import Scratch
 from knobs.contract import Contract
@@ -85,6 +85,8 @@ class KilledRun:
         if self.recovered is None:
             return Judgement.unknown("the killed run was not recovered")
         judgement = judge_recovered(self.history, self.recovered, self.cut, contract, "process-crash")
+        if judgement.verdict is Verdict.HELD and judgement.acks == 0:
+            return Judgement.unknown("the killed run acknowledged no write, so there is nothing to lose")
         predicted = self.recovery_s_predicted
         if contract.recovery_s is None or predicted is None or predicted <= contract.recovery_s:
             return judgement

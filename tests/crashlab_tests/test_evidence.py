@@ -112,6 +112,14 @@ def test_a_run_that_acknowledged_nothing_decides_nothing() -> None:
     assert "acknowledged no write" in found.process_crash.unknown_why
 
 
+def test_a_kill_that_acknowledged_nothing_is_not_held_by_the_recorded_run() -> None:
+    silent = history([W(1, 0, 21, None)], initial_records=2)
+    kill = killed(silent, recovered(rows(*initial_rows(2))), END)
+    found = evidence(*both(recovered(WHOLE)), kill=kill, synced=True).under(STRICT)
+    assert (found.process_crash.verdict, found.power_cut.verdict) == (UNKNOWN, HELD)
+    assert "the killed run acknowledged no write" in found.process_crash.unknown_why
+
+
 def test_nothing_judged_is_unknown() -> None:
     found = evidence().under(STRICT)
     assert (found.verdict, found.process_crash.verdict) == (UNKNOWN, UNKNOWN)

@@ -50,7 +50,12 @@ def command(
     time: options.RunTime = "3s",
     operations: Annotated[
         int,
-        typer.Option("--operations", min=100, max=OPERATIONS_MAX, help="Operations of the recorded run."),
+        typer.Option(
+            "--operations",
+            min=100,
+            max=OPERATIONS_MAX,
+            help="Operations of the recorded run, at the least.",
+        ),
     ] = 6_000,
     replay: Annotated[
         str | None,
