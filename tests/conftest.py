@@ -22,10 +22,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 # First, so that hypothesis, which reads its own option when it is configured, draws from the same seed.
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
+    # A shell starts its background jobs deaf to SIGINT, and nohup to SIGHUP, and their children inherit it;
+    # what is caught here is the default again in whatever the tests start.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        # A shell starts its background jobs deaf to SIGINT, and their children inherit it; what is caught
-        # here is the default again in whatever the tests start.
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
     if config.option.seed is None:
         shared: dict[str, int] = getattr(config, "workerinput", {})
         config.option.seed = shared.get("seed", random.SystemRandom().randrange(2**32))

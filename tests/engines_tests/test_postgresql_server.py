@@ -145,8 +145,12 @@ def test_data_that_cannot_be_read(cluster: Cluster, scratch: Scratch) -> None:
 def test_a_start_that_takes_too_long(cluster: Cluster, scratch: Scratch) -> None:
     before = segments_of(cluster)
     for deadline_s in (0.0, 0.01, 0.02, 0.03, 0.04):
-        with contextlib.suppress(DeadlinePassed):  # The last ones may be long enough.
-            start(cluster, {}, scratch=scratch, watcher=None, deadline_s=deadline_s).kill()
+        # The last ones may be long enough.
+        with (
+            contextlib.suppress(DeadlinePassed),
+            start(cluster, {}, scratch=scratch, watcher=None, deadline_s=deadline_s) as server,
+        ):
+            server.kill()
         assert not shared_memory.in_use(cluster.data)
     with pytest.raises(DeadlinePassed, match="not ready within 0 s"):
         start(cluster, {}, scratch=scratch, watcher=None, deadline_s=0.0)
