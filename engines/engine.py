@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol, Self
 
+from engines.process import Watcher
+from engines.scratch import Scratch
 from knobs.catalogue import Settings
 from knobs.contract import Contract
 
@@ -94,6 +96,11 @@ class ControlSettings:
 class LogReader(Protocol):
     """Reads an engine's own file formats out of recorded bytes."""
 
+    def bound(self, base: Path, owners: Mapping[int, tuple[int, int]]) -> LogReader:
+        """The same for one recorded run: it began at ``base``, and its log names transactions by a number
+        of the engine's own, whose client and sequence ``owners`` tell."""
+        ...
+
     def role(self, path: str) -> FileRole:
         """What a file is for, by its path below the recorded root."""
         ...
@@ -143,6 +150,15 @@ class Engine(Protocol):
     def log_reader(self) -> LogReader: ...
 
     @property
+    def stamps_in_server(self) -> bool:
+        """Whether acknowledgements are stamped by the recorder in the engine's processes, and not by the
+        clients themselves; then every run needs the recorder."""
+
+    @property
+    def runs_as(self) -> tuple[int, int] | None:
+        """The uid and gid of the engine's processes where those are not duratune's own."""
+
+    @property
     def controls(self) -> Mapping[str, ControlSettings]:
         """By crash model."""
 
@@ -160,6 +176,12 @@ class Engine(Protocol):
     def plain(self) -> Engine:
         """The same with nothing but its defaults."""
 
+    def bound(self, scratch: Scratch, watcher: Watcher | None, folder: Path) -> Engine:
+        """The same in a lab: ``scratch`` notes what it makes in ``folder``, ``watcher`` ends its processes."""
+
+    def reaches(self, folder: Path) -> bool:
+        """Whether the engine's processes may pass this folder, or the first one above it that exists."""
+
     def launch(self, settings: Mapping[str, str], folder: Path) -> Launch:
         """Write the configuration into an existing folder; the data will be in ``folder/db``.
 
@@ -169,5 +191,8 @@ class Engine(Protocol):
     def in_force(self, effective: str) -> Settings:
         """The settings in force, of the text that a run left of them."""
 
-    def log_bytes_max(self, effective: str) -> int | None:
-        """How much log a recovery may have to replay under these settings; None where nothing bounds it."""
+    def log_bytes_max(self, effective: str, log_bytes_per_s: float) -> int | None:
+        """How much log a recovery may have to replay under these settings, by a load that writes so much of it.
+
+        None where nothing bounds it.
+        """

@@ -89,6 +89,26 @@ class Cluster:
         for name in (shared_memory.PID_FILE, "postmaster.opts"):
             (self.data / name).unlink(missing_ok=True)
 
+    def adopt(self) -> None:
+        """Give every file of it to the server's user, and close the data folder to everybody else.
+
+        Raises MachineLacks where this process may not do that.
+        """
+        data = self.data
+        data.chmod(0o700)
+        _let_pass(self.folder, self.user)
+        if not self.user.is_other:
+            return
+        try:
+            for folder, _, names in os.walk(data):
+                os.chown(folder, self.user.uid, self.user.gid)
+                for name in names:
+                    os.chown(Path(folder, name), self.user.uid, self.user.gid, follow_symlinks=False)
+        except OSError as error:
+            raise MachineLacks(
+                f"cannot be given to user {self.user.name}: {error.strerror}", where=str(data)
+            ) from error
+
     def sync(self, deadline_s: float = CREATE_DEADLINE_S) -> None:
         """Make every file of it durable, whatever fsync its server ran with."""
         with self.seen() as seen:

@@ -16,7 +16,9 @@ from pathlib import Path
 from engines.postgresql.server_log import LINE_PREFIX
 from knobs.catalogue import Settings
 from knobs.errors import InvalidInput
+from knobs.finding import Failure, Finding
 
+STANDBY_NAMES = "synchronous_standby_names"
 PORT = 5432
 """Of the socket's name only: there is no TCP, and each server has a folder of its own."""
 
@@ -125,7 +127,7 @@ def configure(settings: Settings, sockets: Path, cluster_name: str) -> Configura
     for a socket path of more than 107 bytes.
     """
     refuse_long_socket_path(sockets)
-    _refuse_unwritable(settings)
+    refuse_unwritable(settings)
     own = {**_OWN, "unix_socket_directories": _listed(sockets), "cluster_name": cluster_name}
     overrides, proposed = [], {}
     for name, value in settings.items():
@@ -137,13 +139,13 @@ def configure(settings: Settings, sockets: Path, cluster_name: str) -> Configura
     return Configuration(render(proposed), sockets, proposed, own, tuple(overrides))
 
 
-def standby_names(settings: Settings) -> str:
+def standby_names(settings: Mapping[str, str]) -> str:
     """The synchronous_standby_names that a candidate asks for, "" for none.
 
     A private cluster has no standby, so a commit would wait for ever: it runs with the names empty, and
     what it promises of a failover is unknown.
     """
-    asked = [value for name, value in settings.items() if name.lower() == "synchronous_standby_names"]
+    asked = [value for name, value in settings.items() if name.lower() == STANDBY_NAMES]
     return asked[-1].strip() if asked else ""
 
 
@@ -177,7 +179,26 @@ def _private(name: str) -> str | None:
     return None
 
 
-def _refuse_unwritable(settings: Settings) -> None:
+def override_findings(settings: Mapping[str, str]) -> list[Finding]:
+    """A finding for each setting that a private cluster does not take from a candidate."""
+    found = []
+    for name, value in settings.items():
+        reason = _private(name)
+        own = _OWN.get(name.lower())
+        if reason is None or own == value:
+            continue
+        used = f"'{own}' is used" if own is not None else "the server's default is used"
+        loss = "nothing"
+        if name.lower() == STANDBY_NAMES and value.strip():
+            loss = "what a failover loses is unknown: a private cluster has no standby"
+        failure: Failure = "failover" if loss != "nothing" else ""
+        why = f"it {reason}; {used} in the private cluster"
+        found.append(Finding("overridden", name, value, failure, loss, why, "duratune"))
+    return found
+
+
+def refuse_unwritable(settings: Mapping[str, str]) -> None:
+    """Raises InvalidInput, naming every fault, for a name or value that a postgresql.conf cannot hold."""
     faults = [f"'{name}' is no name of a setting" for name in settings if not _NAME.fullmatch(name)]
     faults += [f"the value of {name} holds a zero byte" for name, value in settings.items() if "\0" in value]
     if faults:

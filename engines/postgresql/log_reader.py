@@ -10,8 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from engines.engine import FileRole, LogMap, LogOrder, LogPlace
+from engines.postgresql.control_file import ControlFile
 from engines.postgresql.wal import SEGMENT_NAME, Stream, segment_number
 
 _ROLES: tuple[tuple[re.Pattern[str], FileRole], ...] = (
@@ -27,6 +29,9 @@ _ROLES: tuple[tuple[re.Pattern[str], FileRole], ...] = (
     (re.compile(r"(.*/)?PG_VERSION"), "identity"),
 )
 
+DATA_FOLDER = "data"
+"""The data directory, in the cluster's folder (cluster.py)."""
+
 
 @dataclass(frozen=True)
 class PostgresqlLogReader:
@@ -36,9 +41,13 @@ class PostgresqlLogReader:
     start: int = 0
     owners: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
+    def bound(self, base: Path, owners: Mapping[int, tuple[int, int]]) -> PostgresqlLogReader:
+        """The reader of a run that began at a cluster's folder ``base``, which was shut down cleanly."""
+        return PostgresqlLogReader(ControlFile.read(base / DATA_FOLDER).checkpoint, owners)
+
     def role(self, path: str) -> FileRole:
-        """By the path below the recorded root, or below the data directory."""
-        inside = path.removeprefix("db/")
+        """By the path below the recorded root, below the cluster's folder, or below the data directory."""
+        inside = path.removeprefix("db/").removeprefix(f"{DATA_FOLDER}/")
         return next((role for pattern, role in _ROLES if pattern.fullmatch(inside)), "other")
 
     def unrecorded(self, path: str) -> bool:

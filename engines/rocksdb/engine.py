@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import ClassVar
 
 from engines.engine import ControlSettings
+from engines.process import Watcher
 from engines.rocksdb.launch import RocksdbLaunch
 from engines.rocksdb.log_reader import RocksdbLogReader
 from engines.rocksdb.readback import effective_settings
+from engines.scratch import Scratch
 from knobs.catalogue import Settings
 from knobs.contract import Contract
 from knobs.rocksdb import library, options_file
@@ -42,6 +44,8 @@ class RocksdbEngine:
     default_contract: ClassVar[Contract] = Contract("process")
     log_reader: ClassVar[RocksdbLogReader] = RocksdbLogReader()
     control_workload: ClassVar[str] = "ycsb:a"
+    stamps_in_server: ClassVar[bool] = False
+    runs_as: ClassVar[tuple[int, int] | None] = None
 
     def version(self) -> str:
         """The version of the installed library. Raises MachineLacks where the native parts are missing."""
@@ -69,6 +73,16 @@ class RocksdbEngine:
         """The same with nothing but its defaults."""
         return replace(self, base=options_file.from_default(), column_family="default")
 
+    def bound(self, scratch: Scratch, watcher: Watcher | None, folder: Path) -> RocksdbEngine:
+        """Itself: a database is a folder, and its process is the workload's driver."""
+        del scratch, watcher, folder
+        return self
+
+    def reaches(self, folder: Path) -> bool:
+        """True: the driver runs as duratune itself."""
+        del folder
+        return True
+
     def stated(self, settings: Mapping[str, str]) -> Settings:
         """Everything that is stated: the base with the settings over it."""
         return {**self.base.settings(self.column_family), **settings}
@@ -77,12 +91,13 @@ class RocksdbEngine:
         """The settings in force, of the text that a run left of them."""
         return effective_settings(effective, self.column_family)
 
-    def log_bytes_max(self, effective: str) -> int | None:
-        """How much WAL a recovery may have to replay under these settings, in bytes.
+    def log_bytes_max(self, effective: str, log_bytes_per_s: float) -> int | None:
+        """How much WAL a recovery may have to replay under these settings, in bytes, at whatever rate.
 
         A memtable is flushed when it is full, so the WAL behind it holds about as much (options.h:
         write_buffer_size, max_total_wal_size; advanced_options.h: max_write_buffer_number).
         """
+        del log_bytes_per_s
         settings = self.in_force(effective)
         buffers = int(settings["CFOptions.write_buffer_size"]) * int(
             settings["CFOptions.max_write_buffer_number"]

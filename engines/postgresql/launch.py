@@ -1,0 +1,141 @@
+"""How one PostgreSQL instance is to be started: what the engine makes and a workload starts servers from.
+
+`Servers` is what all instances of one lab have in common: programs, user, and where duratune notes what it
+makes. Loaded clusters are kept there as templates, one for each way of loading, and every instance is a
+clone of one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from engines.postgresql import cluster as clusters
+from engines.postgresql import server as servers
+from engines.postgresql.binaries import Binaries
+from engines.postgresql.cluster import Cluster, Seen
+from engines.postgresql.server import START_DEADLINE_S, Server
+from engines.postgresql.server_user import ServerUser
+from engines.process import Watcher
+from engines.scratch import Scratch
+
+LOAD_SETTINGS: Mapping[str, str] = {
+    "fsync": "off",
+    "full_page_writes": "off",
+    "synchronous_commit": "off",
+    "max_wal_size": "4GB",
+    "autovacuum": "off",
+}
+"""For loading a template, whose files are all synced when it is done (manual, 14.4 and 14.5)."""
+
+NEUTRAL_SETTINGS: Mapping[str, str] = {
+    "fsync": "off",
+    "autovacuum": "off",
+    "synchronous_commit": "off",
+    "zero_damaged_pages": "off",
+    "ignore_checksum_failure": "off",
+    "ignore_system_indexes": "off",
+}
+"""For reading what a recovery left: nothing hides damage, and nothing else is at work meanwhile."""
+
+
+@dataclass(frozen=True)
+class Servers:
+    """Whose programs, run as whom, and who cleans up. ``folder`` takes the templates."""
+
+    binaries: Binaries
+    user: ServerUser
+    scratch: Scratch
+    watcher: Watcher | None
+    folder: Path
+    checksums: bool = True
+    _templates: dict[str, Cluster] = field(default_factory=dict, compare=False, repr=False)
+
+    def template(self, key: str, load: Callable[[Server], None], deadline_s: float) -> Cluster:
+        """The loaded cluster that ``key`` describes; made by ``load`` when it is first asked for.
+
+        ``load`` is given a server of an empty cluster; the server is stopped cleanly and everything synced
+        afterwards. Raises what `create`, `start` and ``load`` raise, and leaves nothing behind then.
+        """
+        name = hashlib.sha256(key.encode()).hexdigest()
+        if name not in self._templates:
+            place = self.scratch.folder(self.folder, "template")
+            try:
+                cluster = clusters.create(self.binaries, self.user, place, checksums=self.checksums)
+                with self.start(cluster, LOAD_SETTINGS) as server:
+                    load(server)
+                    server.stop(deadline_s=deadline_s)
+                cluster.sync()
+                cluster.log.unlink(missing_ok=True)
+            except BaseException:
+                # An interrupt included; what is raised goes on.
+                self.scratch.remove(place)
+                raise
+            self._templates[name] = cluster
+        return self._templates[name]
+
+    def start(
+        self,
+        cluster: Cluster,
+        settings: Mapping[str, str],
+        *,
+        deadline_s: float = START_DEADLINE_S,
+        environment: Callable[[Seen], Mapping[str, str]] = lambda _: {},
+        checks_memory: bool = False,
+    ) -> Server:
+        """Start a server of a cluster (`engines.postgresql.server.start`, which raises the same)."""
+        return servers.start(
+            cluster,
+            dict(settings),
+            scratch=self.scratch,
+            watcher=self.watcher,
+            deadline_s=deadline_s,
+            environment=environment,
+            checks_memory=checks_memory,
+        )
+
+
+@dataclass(frozen=True)
+class PostgresqlLaunch:
+    """One instance: a cluster in ``database`` (its data in ``database/data``) under a candidate's settings."""
+
+    servers: Servers
+    database: Path
+    settings: Mapping[str, str]
+
+    def at(self, database: Path) -> PostgresqlLaunch:
+        """The same settings on another folder."""
+        return replace(self, database=database)
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster as the programs see it."""
+        return Cluster(self.servers.binaries, self.servers.user, self.database)
+
+    def adopt(self) -> Cluster:
+        """The cluster, its files given to the server's user: a copy or a rebuilt state is duratune's own."""
+        cluster = self.cluster
+        cluster.adopt()
+        return cluster
+
+    def start(
+        self,
+        *,
+        deadline_s: float = START_DEADLINE_S,
+        environment: Callable[[Seen], Mapping[str, str]] = lambda _: {},
+        checks_memory: bool = False,
+    ) -> Server:
+        """Start a server with the candidate's settings; recovery, if one is due, is part of it."""
+        return self.servers.start(
+            self.adopt(),
+            self.settings,
+            deadline_s=deadline_s,
+            environment=environment,
+            checks_memory=checks_memory,
+        )
+
+    def start_neutral(self, *, deadline_s: float = START_DEADLINE_S) -> Server:
+        """Start a server with settings that hide nothing."""
+        return self.servers.start(self.adopt(), NEUTRAL_SETTINGS, deadline_s=deadline_s)
