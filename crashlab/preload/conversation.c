@@ -68,8 +68,10 @@ static void decide(struct conversation *c, dt_ledger_header *ledger, uint64_t fr
 
 /* ---- from the client ---- */
 
+static bool is_letter(char byte) { return (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z'); }
+
 static void end_digits(struct conversation *c, dt_ledger_header *ledger) {
-  if (c->digits == TOKEN_DIGITS && c->number / TOKEN_MARK == 7) found(c, ledger, c->number);
+  if (c->digits == TOKEN_DIGITS && c->number / TOKEN_MARK == 7 && !is_letter(c->before)) found(c, ledger, c->number);
   c->digits = 0;
 }
 
@@ -78,6 +80,7 @@ static void scan(struct conversation *c, dt_ledger_header *ledger, const char *b
     unsigned digit = (unsigned)(unsigned char)bytes[i] - '0';
     if (digit > 9) {
       if (c->digits > 0) end_digits(c, ledger);
+      c->before = bytes[i];
       continue;
     }
     if (c->digits == 0) c->number = 0;
@@ -89,6 +92,7 @@ static void scan(struct conversation *c, dt_ledger_header *ledger, const char *b
 
 static void heard_message(struct conversation *c, dt_ledger_header *ledger) {
   end_digits(c, ledger);
+  c->before = '\0';
   switch (c->in.type) {
     case 'Q': /* Query */
     case 'F': /* FunctionCall */
@@ -166,6 +170,11 @@ static bool tag_is(const struct conversation *c, const char *tag) {
   return c->body_bytes >= bytes && memcmp(c->body, tag, bytes) == 0;
 }
 
+/* Such a query has left its token nowhere. */
+static bool wrote_no_row(const struct conversation *c) {
+  return tag_is(c, "UPDATE 0") || tag_is(c, "INSERT 0 0") || tag_is(c, "DELETE 0");
+}
+
 static void said_ready(struct conversation *c, dt_ledger_header *ledger) {
   if (c->answered == c->asked) {
     /* An answer to nothing that was seen: which is whose is lost, so nothing under way may be acknowledged. */
@@ -186,7 +195,7 @@ static void said_message(struct conversation *c, dt_ledger_header *ledger) {
     case 'C': /* CommandComplete */
       if (tag_is(c, "ROLLBACK") || tag_is(c, "PREPARE TRANSACTION"))
         decide(c, ledger, 0, c->answered, FAIL);
-      else
+      else if (!wrote_no_row(c))
         c->completed = true;
       break;
     case 'Z': /* ReadyForQuery */

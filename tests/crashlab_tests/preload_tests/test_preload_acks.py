@@ -135,6 +135,9 @@ def test_a_write_begins_when_it_is_received_and_ends_before_its_answer_goes_out(
         (complete("ROLLBACK PREPARED") + ready("I"), ACKNOWLEDGED),
         (message(b"I") + ready("I"), FAILED),  # an empty query
         (ready("I"), FAILED),
+        *((complete(tag) + ready("I"), FAILED) for tag in ("UPDATE 0", "INSERT 0 0", "DELETE 0")),
+        *((complete(tag) + ready("I"), ACKNOWLEDGED) for tag in ("UPDATE 1", "INSERT 0 10", "SELECT 0")),
+        (complete("UPDATE 0") + complete("INSERT 0 1") + ready("I"), ACKNOWLEDGED),
         (complete("INSERT 0 1"), BEGUN),
     ],
 )
@@ -342,6 +345,8 @@ def test_a_send_that_takes_a_part_is_not_counted_twice(lab: Lab, backend: Backen
         f"{token(CLIENTS + 1, 1)}",
         f"{token(1, 0)}",
         "7000001 000000000001",
+        f"'user{token(1, 1)}'",
+        f"Z{token(1, 1)}",
     ],
 )
 def test_what_is_no_token(lab: Lab, backend: Backend, text: str) -> None:
@@ -353,6 +358,17 @@ def test_what_is_no_token(lab: Lab, backend: Backend, text: str) -> None:
 def test_a_run_of_digits_ends_with_its_message(lab: Lab, backend: Backend) -> None:
     backend.hears(copy_data("7000001") + message(b"d", b"000000000001") + insert(1, 1))
     assert len(lab.entries()) == 1
+
+
+@pytest.mark.parametrize("cut", [-45, -1, 0, 1, 18])
+def test_the_letter_before_a_number_may_come_before_it(lab: Lab, backend: Backend, cut: int) -> None:
+    key = query(f"UPDATE h SET f = 1 WHERE ycsb_key = 'user{token(1, 9)}' AND n = {token(1, 1)}")
+    backend.hears(key, key.index(str(token(1, 9)).encode()) + cut)
+    backend.says(complete("UPDATE 1") + ready("I"))
+    assert lab.fates() == [ACKNOWLEDGED]
+    # Only a letter of the same message counts.
+    backend.hears(message(b"P", b"x") + query(f"{token(1, 2)}"))
+    assert lab.fates() == [ACKNOWLEDGED, BEGUN]
 
 
 def test_skipped_numbers_are_failed_entries(lab: Lab, backend: Backend) -> None:
