@@ -8,14 +8,16 @@ from pathlib import Path
 from crashlab.controls import run_controls
 from crashlab.preload.recorder import PreloadRecorder
 from crashlab.subject import Subject
-from engines.rocksdb.engine import RocksdbEngine
 from engines.scratch import Scratch
 from engines.supervisor import Supervisor
 from knobs import native
 from knobs.errors import DuratuneError
 from tuner.checks import Check, Look, address_space, file_size, shared_memory
+from tuner.kinds.registry import kind
+from tuner.options import Asked
 from workloads import registry
 
+ENGINE = "rocksdb"
 CONTROL_SEED = 1
 NEEDED = (shared_memory, file_size, address_space)
 """What every run is refused without: the controls would die of it, or hang."""
@@ -35,7 +37,7 @@ def controls(look: Look) -> Iterable[Check]:
     try:
         with Supervisor() as supervisor, Scratch() as scratch:
             folder = scratch.folder(_existing(look.folder), "doctor")
-            engine = RocksdbEngine()
+            engine = kind(ENGINE).choose(Asked(ENGINE)).engine.bound(scratch, supervisor, folder)
             subject = Subject(engine, registry.find(engine.control_workload, supervisor))
             found = run_controls(
                 subject, PreloadRecorder(), list(engine.controls), scratch, folder, CONTROL_SEED

@@ -1,7 +1,8 @@
 """The options that several commands share, so that each is spelled and explained once.
 
 tune, crash and bench all ask for one subject, and take its options as ``Asked``; ``takes_asked`` makes
-one typer parameter of each of its fields. An option of a new engine is one more field here.
+one typer parameter of each of its fields. An option of one engine or family of workloads is a field that is
+marked ``Of`` it, and is refused for any other.
 """
 
 from __future__ import annotations
@@ -9,12 +10,13 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, get_type_hints
 
 import typer
+from typer.models import OptionInfo
 
 from knobs.errors import InvalidInput
 
@@ -22,6 +24,7 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout,
 Quiet = Annotated[bool, typer.Option("--quiet", help="Only results and errors.")]
 SCALE_MAX = 1_000_000
 """A thousand million records, which take days to load."""
+CLIENTS_MAX = 1_024
 RUN_TIME_MAX_S = 3_600.0
 """Of one measured run: every write of it has its 64 bytes of shared memory until it is judged."""
 
@@ -43,6 +46,12 @@ def _folder(text: str) -> Path:
     return Path(text)
 
 
+def _file(text: str) -> Path:
+    if not text:
+        raise InvalidInput("'' names no file", where="--init-sql", hint="name one, or leave it out")
+    return Path(text)
+
+
 RunTime = Annotated[
     str,
     typer.Option(
@@ -54,15 +63,27 @@ RunTime = Annotated[
 ]
 
 
+_POSTGRESQL, _PGBENCH = "Options of postgresql", "Options of pgbench (postgresql)"
+QueryProtocol = Literal["simple", "extended", "prepared"]
+
+
+@dataclass(frozen=True)
+class Of:
+    """Marks an option of one engine, or of one family of workloads."""
+
+    word: str
+
+
 @dataclass(frozen=True)
 class Asked:
     """What a command is to be done to, where, and how it is told: the options as they were typed."""
 
-    engine: Annotated[str, typer.Argument(metavar="ENGINE", help="rocksdb")]
+    engine: Annotated[str, typer.Argument(metavar="ENGINE", help="postgresql or rocksdb")]
     config: Annotated[
         str | None,
         typer.Argument(
-            metavar="[CONFIG]", help="A RocksDB OPTIONS file or JSON; several joined by +, the later wins."
+            metavar="[CONFIG]",
+            help="A postgresql.conf, a RocksDB OPTIONS file or JSON; several joined by +, the later wins.",
         ),
     ] = None
     sets: Annotated[
@@ -70,10 +91,19 @@ class Asked:
         typer.Option("--set", metavar="NAME=VALUE", help="A setting over CONFIG; may be repeated."),
     ] = None
     workload: Annotated[
-        str, typer.Option("--workload", metavar="NAME", help="ycsb:a to ycsb:f, or ycsb:FILE.")
-    ] = "ycsb:a"
+        str | None,
+        typer.Option(
+            "--workload",
+            metavar="NAME",
+            help="ycsb:a to ycsb:f, ycsb:FILE; for postgresql also pgbench:tpcb-like, pgbench:simple-update, "
+            "pgbench:select-only, pgbench:FILE.sql. Default: pgbench:tpcb-like for postgresql, ycsb:a for "
+            "rocksdb.",
+        ),
+    ] = None
     properties: Annotated[
-        list[str] | None, typer.Option("-p", metavar="NAME=VALUE", help="A YCSB property; may be repeated.")
+        list[str] | None,
+        typer.Option("-p", metavar="NAME=VALUE", help="A YCSB property; may be repeated."),
+        Of("ycsb"),
     ] = None
     contract: Annotated[
         str | None,
@@ -81,7 +111,7 @@ class Asked:
             "--contract",
             metavar="CONTRACT",
             help="strict, process or bounded:500ms, with ,recovery=30s. Default, what the engine's own "
-            "defaults promise: process for rocksdb.",
+            "defaults promise: strict for postgresql, process for rocksdb.",
         ),
     ] = None
     seed: Annotated[
@@ -98,17 +128,96 @@ class Asked:
         typer.Option(
             "--clients",
             min=1,
-            max=1024,
-            help="Client threads; default: a properties file's threadcount, else 16.",
+            max=CLIENTS_MAX,
+            help="Clients at once; default: a properties file's threadcount, else 8 for postgresql, 16 for "
+            "rocksdb.",
         ),
     ] = None
     scale: Annotated[
         int | None,
-        typer.Option("--scale", min=1, max=SCALE_MAX, help="Thousands of records that are loaded."),
+        typer.Option(
+            "--scale",
+            min=1,
+            max=SCALE_MAX,
+            help="How much is loaded: thousands of YCSB's records, or pgbench's scale factor.",
+        ),
     ] = None
-    column_family: Annotated[str, typer.Option("--cf", help="The column family that the load uses.")] = (
-        "default"
-    )
+    target: Annotated[
+        float | None,
+        typer.Option("--target", min=0, help="Operations per second of all clients; default: no limit."),
+    ] = None
+    column_family: Annotated[
+        str,
+        typer.Option(
+            "--cf", help="The column family that the load uses.", rich_help_panel="Options of rocksdb"
+        ),
+        Of("rocksdb"),
+    ] = "default"
+    bindir: Annotated[
+        Path | None,
+        typer.Option(
+            "--bindir",
+            metavar="DIR",
+            parser=_folder,
+            help="The folder of PostgreSQL's programs; default: the newest that is installed.",
+            rich_help_panel=_POSTGRESQL,
+        ),
+        Of("postgresql"),
+    ] = None
+    no_data_checksums: Annotated[
+        bool,
+        typer.Option(
+            "--no-data-checksums",
+            help="Clusters without data checksums, as where production has none: less damage is seen.",
+            rich_help_panel=_POSTGRESQL,
+        ),
+        Of("postgresql"),
+    ] = False
+    init_sql: Annotated[
+        Path | None,
+        typer.Option(
+            "--init-sql",
+            metavar="FILE",
+            parser=_file,
+            help="SQL that is run after the load: ALTER ROLE, ALTER DATABASE, indexes.",
+            rich_help_panel=_PGBENCH,
+        ),
+        Of("pgbench"),
+    ] = None
+    unlogged_tables: Annotated[
+        bool,
+        typer.Option(
+            "--unlogged-tables", help="Tables without WAL, which a crash empties.", rich_help_panel=_PGBENCH
+        ),
+        Of("pgbench"),
+    ] = False
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            "--jobs",
+            min=1,
+            max=CLIENTS_MAX,
+            help="pgbench's threads; default: one for each core.",
+            rich_help_panel=_PGBENCH,
+        ),
+        Of("pgbench"),
+    ] = None
+    protocol: Annotated[
+        QueryProtocol,
+        typer.Option("--protocol", help="How queries are sent.", rich_help_panel=_PGBENCH),
+        Of("pgbench"),
+    ] = "simple"
+    latency_limit: Annotated[
+        float | None,
+        typer.Option(
+            "--latency-limit",
+            metavar="MS",
+            min=0,
+            help="With --target: skip transactions that are late by more milliseconds than this.",
+            rich_help_panel=_PGBENCH,
+        ),
+        Of("pgbench"),
+    ] = None
     data: Annotated[
         Path | None,
         typer.Option(
@@ -144,6 +253,24 @@ def takes_asked(command: Callable[..., int]) -> Callable[..., int]:
     # typer reads a command's parameters, and inspect knows this as the way to state others.
     with_options.__signature__ = inspect.Signature([*shared.values(), *own])  # type: ignore[attr-defined]
     return with_options
+
+
+def refuse_foreign(asked: Asked, words: Collection[str]) -> None:
+    """Raises InvalidInput for an option that belongs to none of these engines and families."""
+    hints = get_type_hints(Asked, include_extras=True)
+    for field in fields(Asked):
+        marks = [mark.word for mark in hints[field.name].__metadata__ if isinstance(mark, Of)]
+        if marks and getattr(asked, field.name) != field.default and not {*marks} & {*words}:
+            (name,) = (
+                mark.param_decls[0]
+                for mark in hints[field.name].__metadata__
+                if isinstance(mark, OptionInfo) and mark.param_decls
+            )
+            raise InvalidInput(
+                f"{name} is an option of {' and '.join(marks)}, and this is {' with '.join(words)}",
+                where=name,
+                hint="leave it out",
+            )
 
 
 def _parameters(function: Callable[..., object]) -> dict[str, inspect.Parameter]:

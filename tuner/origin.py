@@ -20,11 +20,15 @@ def origin(
     """
     return {
         **provenance(data_folder, seed=request.seed),
-        "engine": {"name": request.engine.name, "version": request.engine.version(), "package": "librocksdb"},
+        "engine": {
+            "name": request.engine.name,
+            "version": request.engine.version(),
+            "package": request.kind.package,
+        },
         "workload": {
             "name": request.workload.name,
             "clients": request.clients,
-            **request.workload.properties,
+            **request.workload.parameters,
         },
         "recorder": recorder,
         "models": list(models),

@@ -3,31 +3,47 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
+from crashlab.judging.verdict import LostWrite
 from crashlab.recording.recorded import Recording
 from crashlab.subject import Subject
 from crashlab.validate import Lab
 from engines.scratch import Scratch
 from engines.supervisor import Supervisor
 from knobs.errors import InvalidInput
-from tuner.request import ENGINES, RECORDERS
-from workloads.ycsb.properties import Properties
-from workloads.ycsb.workload import YcsbWorkload
+from tuner.kinds import registry
+from tuner.request import RECORDERS, data_folder
+
+
+@dataclass(frozen=True)
+class Reopened:
+    """A lab, the recording of a run, its subject, and the contract that it was judged under."""
+
+    lab: Lab
+    recording: Recording
+    subject: Subject
+    contract: str
+
+    def name_of(self, lost: LostWrite) -> str:
+        """What a user calls a write of the recorded workload."""
+        facts = self.recording.facts
+        return registry.family(facts.workload).name_of(lost, facts.workload_parameters)
 
 
 @contextmanager
-def bound_to_recording(folder: Path) -> Iterator[tuple[Lab, Recording, Subject, str]]:
-    """A lab, the recording in ``folder/recording``, its subject, and the contract that it was judged under.
+def bound_to_recording(folder: Path, say: Callable[[str], None] = lambda _: None) -> Iterator[Reopened]:
+    """The run that `duratune crash` left in ``folder``, opened again.
 
-    Raises InvalidInput where the folder holds no run of `duratune crash`.
+    Raises InvalidInput where the folder holds none.
     """
     try:
         document = json.loads((folder / "crash.json").read_text(encoding="utf-8"))
-        contract, kind = str(document["contract"]), ENGINES[document["engine"]]
-    except (OSError, ValueError, KeyError) as error:
+        contract, kind = str(document["contract"]), registry.kind(document["engine"])
+    except (OSError, ValueError, KeyError, InvalidInput) as error:
         raise InvalidInput(
             f"no finished run of duratune crash: {error}",
             where=str(folder),
@@ -36,14 +52,9 @@ def bound_to_recording(folder: Path) -> Iterator[tuple[Lab, Recording, Subject, 
     with Supervisor() as supervisor, Scratch() as scratch:
         recording = Recording(folder / "recording", kind.log_reader)
         facts = recording.facts
-        workload = YcsbWorkload(
-            facts.workload, Properties(facts.workload_parameters, str(folder)), supervisor
-        )
-        engine = kind.of_recording(recording.folder, facts.engine_parameters)
-        subject = Subject(engine, workload, facts.settings, facts.threads)
-        yield (
-            Lab(RECORDERS["preload"](), scratch, scratch.folder(folder, "data")),
-            recording,
-            subject,
-            contract,
-        )
+        family = registry.family(facts.workload)
+        workload = family.again(facts.workload, facts.workload_parameters, str(folder), supervisor)
+        engine = kind.again(recording.folder, facts.engine_parameters)
+        data = data_folder(engine, folder, scratch, say)
+        subject = Subject(engine.bound(scratch, supervisor, data), workload, facts.settings, facts.threads)
+        yield Reopened(Lab(RECORDERS["preload"](), scratch, data), recording, subject, contract)

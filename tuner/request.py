@@ -4,60 +4,62 @@ from __future__ import annotations
 
 import resource
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from pathlib import Path
+from typing import Any
 
+from crashlab.judging.verdict import LostWrite
 from crashlab.preload.recorder import PreloadRecorder
 from crashlab.subject import Subject
 from crashlab.validate import Lab
 from engines import host
-from engines.rocksdb.engine import RocksdbEngine
 from engines.scratch import Scratch
 from engines.supervisor import Supervisor
-from knobs import configuration
 from knobs.catalogue import Settings
 from knobs.contract import Contract
 from knobs.errors import InvalidInput, MachineLacks
 from knobs.finding import Finding
-from knobs.rocksdb.catalogue import RocksdbCatalogue
-from knobs.rocksdb.installed import load_installed
-from knobs.rocksdb.options_file import from_default
-from tuner import folders, room
+from tuner import folders, options, room
+from tuner.kinds import registry
+from tuner.kinds.family import Described, Family, Size
+from tuner.kinds.kind import Kind, TunedCatalogue, TunedEngine
 from tuner.options import Asked
 from tuner.proposers.proposal import HostLimits
-from workloads import registry
-from workloads.ycsb.properties import CORE, DEFAULTS, IGNORED, PROPORTIONS
-from workloads.ycsb.workload import YcsbWorkload
+from workloads.workload import Workload
 
-ENGINES: Mapping[str, type[RocksdbEngine]] = {"rocksdb": RocksdbEngine}
 RECORDERS: Mapping[str, type[PreloadRecorder]] = {"preload": PreloadRecorder}
 SEED_MAX = 2**31
-CLIENTS, CLIENTS_MAX = 16, 1024
 FILE_BYTES_MIN = 1 << 30
-"""Room for the write log, for the ledger and for RocksDB's own files, none of which is ever split."""
-PROPORTION_SLACK = 1e-6
-"""By which a sum of proportions may miss 1: thirds are written with a few digits."""
-OPERATIONS_PER_RECORD = 10
-OPEN_FILES_BESIDE = 64
-"""Descriptors that the driver needs beside RocksDB's table files."""
+"""Room for the write log, for the ledger and for the engine's own files, none of which is ever split."""
+REACHABLE = Path("/var/tmp")
+"""Where data lie that the engine's processes cannot reach below the results: kept on a disk (hier(7))."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """One resolved command line. ``settings`` hold what CONFIG and --set state, normalised."""
+    """One resolved command line. ``settings`` hold what CONFIG and --set state, normalised.
 
-    engine: RocksdbEngine
-    catalogue: RocksdbCatalogue
+    ``target_per_s`` is the pace of measured runs, 0 for none; ``idle`` why no crash decides anything, ""
+    where it does; ``options`` the engine's own ones, as they would be typed again; ``notes`` what the user
+    did not ask for and is told.
+    """
+
+    kind: Kind
+    engine: TunedEngine
+    catalogue: TunedCatalogue
     settings: Settings
-    workload: YcsbWorkload
+    workload: Workload[Any]
     contract: Contract
     seed: int
     clients: int
     sources: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = field(default=())
+    target_per_s: float = 0.0
+    idle: str = ""
+    options: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def subject(self, settings: Mapping[str, str] | None = None) -> Subject:
         """The subject with the request's settings, or with others."""
@@ -68,10 +70,66 @@ class Request:
         """The same request under another seed."""
         return replace(self, seed=seed)
 
-    def stated_by(self, other: str) -> Settings:
-        """The settings of another CONFIG for the same engine, checked like the request's own."""
-        read = configuration.read(self.engine.name, other, column_family=self.engine.column_family)
-        return checked(self.catalogue, read.settings)
+    @property
+    def family(self) -> Family:
+        """What is known of the workload's family."""
+        return registry.family(self.workload.name)
+
+    def described(self) -> Described:
+        """The workload in words and bytes."""
+        return self.family.describe(self.workload)
+
+    def name_of(self, lost: LostWrite) -> str:
+        """What a user calls a write of the workload."""
+        return self.family.name_of(lost, self.workload.parameters)
+
+    def in_words(self) -> str:
+        """Engine, workload, clients and pace, for the line that says what is run."""
+        pace = f", {self.target_per_s:g} operations/s" if self.target_per_s else ""
+        return (
+            f"{self.engine.name} {self.engine.version()}, {self.workload.name}, "
+            f"{self.described().in_words}, {self.clients} clients{pace}"
+        )
+
+
+def resolve_asked(asked: Asked, size: Size) -> Request:
+    """Resolve a command's options; ``size`` is what the command loads by itself.
+
+    Raises InvalidInput for anything that cannot be run, MachineLacks where a limit on this process is low or
+    the engine is not there.
+    """
+    kind = registry.kind(asked.engine)
+    _check_file_size()
+    room.check_address_space()
+    name = asked.workload or kind.default_workload
+    word = registry.family_word(name)
+    options.refuse_foreign(asked, (kind.name, word))
+    if word not in kind.families:
+        raise InvalidInput(
+            f"{word} does not drive {kind.name}",
+            where="--workload",
+            hint=f"use {' or '.join(f'{family}:...' for family in kind.families)}",
+        )
+    chosen = kind.choose(asked)
+    made = registry.family(name).make(asked, name, size)
+    clients = asked.clients or made.clients or kind.clients
+    kind.refuse(chosen, clients)
+    return Request(
+        kind=kind,
+        engine=chosen.engine,
+        catalogue=chosen.catalogue,
+        settings=chosen.settings,
+        workload=made.workload,
+        contract=Contract.parse(asked.contract) if asked.contract else chosen.engine.default_contract,
+        seed=secrets.randbelow(SEED_MAX) if asked.seed is None else asked.seed,
+        clients=clients,
+        sources=chosen.sources,
+        findings=(*chosen.findings, *made.findings),
+        target_per_s=made.target_per_s,
+        idle=made.idle,
+        options=chosen.options,
+        notes=chosen.notes,
+    )
 
 
 def resolve(
@@ -87,128 +145,68 @@ def resolve(
     column_family: str,
     records: int,
 ) -> Request:
-    """Resolve what the options say; ``records`` is the command's own record count.
-
-    Raises InvalidInput for anything that cannot be run, MachineLacks where a limit on this process is low.
-    """
-    if engine not in ENGINES:
-        raise InvalidInput(f"'{engine}' is no engine", where="ENGINE", hint=f"use {' or '.join(ENGINES)}")
-    _check_file_size()
-    room.check_address_space()
-    known = load_installed()
-    read = configuration.Configuration(engine, {})
-    if config is not None:
-        read = configuration.read(engine, config, column_family=column_family)
-    read = configuration.with_settings(read, configuration.parse_settings(engine, sets or []))
-    settings = checked(known, read.settings)
-    _check_open_files(known, settings)
-    base = read.options_file or from_default()
-    base.apply(settings, column_family)  # what has no place in the file is refused before anything runs
-    chosen = ENGINES[engine](base, column_family)
-    load = _workload(workload, properties, scale, records)
-    return Request(
-        engine=chosen,
-        catalogue=known,
-        settings=settings,
-        workload=load,
-        contract=Contract.parse(contract) if contract else chosen.default_contract,
-        seed=secrets.randbelow(SEED_MAX) if seed is None else seed,
-        clients=clients or _clients_of(load),
-        sources=read.sources,
-        findings=(*read.findings, *_unused_properties(load), *_scaled_proportions(load)),
+    """The same, of the options that are mostly given; ``records`` is the command's own record count."""
+    asked = Asked(
+        engine,
+        config,
+        list(sets or []),
+        workload,
+        list(properties) if properties else None,
+        contract,
+        seed,
+        clients,
+        scale,
+        column_family=column_family,
     )
-
-
-def resolve_asked(asked: Asked, records: int) -> Request:
-    """Resolve a command's options; the same errors."""
-    return resolve(
-        asked.engine,
-        asked.config,
-        asked.sets,
-        asked.workload,
-        asked.properties,
-        asked.contract,
-        asked.seed,
-        asked.clients,
-        asked.scale,
-        asked.column_family,
-        records,
-    )
-
-
-def _clients_of(workload: YcsbWorkload) -> int:
-    """The threadcount of a properties file, else CLIENTS. Raises InvalidInput where it is no number."""
-    stated = workload.properties.ignored.get("threadcount", str(CLIENTS))
-    if not stated.isdigit() or not 1 <= int(stated) <= CLIENTS_MAX:
-        raise InvalidInput(
-            f"threadcount={stated} is no number from 1 to {CLIENTS_MAX}", where=workload.properties.where
-        )
-    return int(stated)
-
-
-def _unused_properties(workload: YcsbWorkload) -> list[Finding]:
-    """What a properties file says of a run's pace and end, which duratune's own options decide."""
-    return [
-        Finding(
-            "property-not-used",
-            name,
-            value,
-            "",
-            "nothing",
-            "duratune's own options set the rate (bench --target) and the length (--time) of a run",
-            workload.properties.where,
-        )
-        for name, value in workload.properties.ignored.items()
-        if name in ("target", "maxexecutiontime")
-    ]
-
-
-def _scaled_proportions(workload: YcsbWorkload) -> list[Finding]:
-    """YCSB takes proportions as weights (DiscreteGenerator.java divides by their sum); so does the driver."""
-    weights = {name: float(workload.properties[name]) for name in PROPORTIONS}
-    total = sum(weights.values())
-    if abs(total - 1.0) < PROPORTION_SLACK:
-        return []
-    shares = ", ".join(f"{name} {weight / total:.3g}" for name, weight in weights.items() if weight)
-    return [
-        Finding(
-            "proportions-scaled",
-            "the proportions' sum",
-            f"{total:g}",
-            "",
-            "nothing",
-            f"YCSB divides by it; what runs is {shares}",
-            workload.properties.where,
-        )
-    ]
-
-
-def checked(known: RocksdbCatalogue, settings: Mapping[str, str]) -> Settings:
-    """The settings in the catalogue's own spelling. Raises InvalidInput with every fault."""
-    known.validate(settings)
-    return {name: known.normalise(name, value) for name, value in settings.items()}
+    return resolve_asked(asked, Size(records))
 
 
 @contextmanager
-def open_lab(request: Request, results: Path, data: Path | None) -> Iterator[tuple[Lab, Request]]:
+def open_lab(
+    request: Request,
+    results: Path,
+    data: Path | None,
+    beside: Sequence[Request] = (),
+    say: Callable[[str], None] = lambda _: None,
+) -> Iterator[tuple[Lab, Request, list[Request]]]:
     """A lab, and the request bound to it: scratch paths and processes are gone afterwards, however the
-    command ends.
+    command ends. ``beside`` are requests that differ in settings only, bound to the same lab.
 
-    ``data`` must not exist; it is made and removed. Raises InvalidInput where it exists or its file
-    system cannot be measured on.
+    ``data`` must not exist; it is made and removed. Raises InvalidInput where it exists, its file
+    system cannot be measured on, or the engine's processes cannot reach it.
     """
     room.check_shared_memory()
     with Supervisor() as supervisor, Scratch() as scratch:
-        parent = _data_folder(data, results, scratch)
+        if data is None:
+            parent = data_folder(request.engine, results, scratch, say)
+        else:
+            parent = _named_folder(request.engine, data, scratch)
         host.refuse_unsafe_data_folder(parent, request.contract)
-        room.check_disk(request.workload, parent)
-        watched = replace(request, workload=replace(request.workload, watcher=supervisor))
-        yield Lab(RECORDERS["preload"](), scratch, parent), watched
+        room.check_disk(request.described(), parent)
+        workload = request.family.watched(request.workload, supervisor)
+        first = replace(request, workload=workload, engine=request.engine.bound(scratch, supervisor, parent))
+        others = [
+            replace(
+                other,
+                workload=workload,
+                engine=first.engine
+                if other.engine == request.engine
+                else other.engine.bound(scratch, supervisor, parent),
+            )
+            for other in beside
+        ]
+        yield Lab(RECORDERS["preload"](), scratch, parent), first, others
 
 
-def _data_folder(data: Path | None, results: Path, scratch: Scratch) -> Path:
-    if data is None:
+def data_folder(engine: TunedEngine, results: Path, scratch: Scratch, say: Callable[[str], None]) -> Path:
+    """A folder for data below ``results``, or where the engine's processes can reach it, which is said."""
+    if engine.reaches(results.absolute()):
         return scratch.folder(results, "data")
+    say(f"the data lie in {REACHABLE}: the user that {engine.name} runs as cannot reach {results}")
+    return scratch.folder(REACHABLE, "data")
+
+
+def _named_folder(engine: TunedEngine, data: Path, scratch: Scratch) -> Path:
     folders.refuse_unreadable(data)
     if data.exists():
         raise InvalidInput(
@@ -216,71 +214,14 @@ def _data_folder(data: Path | None, results: Path, scratch: Scratch) -> Path:
             where=str(data),
             hint="name a new folder; it is removed at the end",
         )
-    return scratch.folder(data.absolute().parent, data.name)
-
-
-def _workload(name: str, properties: Sequence[str] | None, scale: int | None, records: int) -> YcsbWorkload:
-    found = registry.find(name)
-    given = _pairs(properties or [])
-    _refuse_two_counts(given, scale)
-    from_file = name.removeprefix("ycsb:") not in CORE
-    values: dict[str, str] = {}
-    if scale is not None:
-        values["recordcount"] = str(scale * 1_000)
-    elif not (from_file and "recordcount" in found.properties.stated):
-        values["recordcount"] = str(records)
-    try:
-        whole = found.with_values(values | given)
-    except InvalidInput as error:
+    parent = data.absolute().parent
+    if not engine.reaches(parent):
         raise InvalidInput(
-            error.what, where="-p" if given else error.where, hint=_property_hint(given)
-        ) from None
-    room.refuse_too_much(whole, "-p" if given else whole.properties.where)
-    if "operationcount" in given or (from_file and "operationcount" in found.properties.stated):
-        return whole
-    # D and E size their key space by it (CoreWorkload: expected new keys); the run itself is bounded in time.
-    return whole.with_values({"operationcount": str(OPERATIONS_PER_RECORD * whole.properties.record_count)})
-
-
-def _refuse_two_counts(given: Mapping[str, str], scale: int | None) -> None:
-    for name in ("recordcount", "insertcount"):
-        if scale is not None and given.get(name, str(scale * 1_000)) != str(scale * 1_000):
-            raise InvalidInput(
-                f"-p {name}={given[name]} contradicts --scale {scale}, which is {scale * 1_000} records",
-                where="--scale",
-                hint="leave one of them out",
-            )
-
-
-def _property_hint(given: Mapping[str, str]) -> str:
-    """The nearest names to those that are none, else where the properties are told."""
-    known = [*DEFAULTS, *IGNORED]
-    near = [found for name in given if name not in known for found in get_close_matches(name, known, n=1)]
-    return (
-        f"did you mean {', '.join(near)}?"
-        if near
-        else "as in -p fieldlength=200; they are YCSB's core properties"
-    )
-
-
-def _pairs(properties: Sequence[str]) -> dict[str, str]:
-    wrong = [pair for pair in properties if "=" not in pair]
-    if wrong:
-        raise InvalidInput(f"'{wrong[0]}' is no NAME=VALUE", where="-p", hint="as in -p fieldlength=200")
-    return dict(pair.split("=", 1) for pair in properties)
-
-
-def _check_open_files(known: RocksdbCatalogue, settings: Mapping[str, str]) -> None:
-    """RocksDB opens up to max_open_files tables; a process that may not fails in the middle of a run."""
-    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    name = "DBOptions.max_open_files"
-    wanted = int(settings.get(name, known.knob(name).default))
-    if max(wanted, 0) + OPEN_FILES_BESIDE > limit:
-        raise MachineLacks(
-            f"{name}={wanted} needs more file descriptors than the {limit} that this process may open",
-            where="RLIMIT_NOFILE",
-            hint=f"ulimit -n {max(wanted, 0) + OPEN_FILES_BESIDE}",
+            f"the user that {engine.name} runs as cannot reach this folder",
+            where=f"--data {data}",
+            hint=f"name one below {REACHABLE}, or leave --data out",
         )
+    return scratch.folder(parent, data.name)
 
 
 def _check_file_size() -> None:

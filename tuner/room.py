@@ -8,24 +8,16 @@ from __future__ import annotations
 import os
 import resource
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
 
 from engines import host
 from engines.scratch import SHARED_MEMORY_FOLDER
-from knobs.errors import InvalidInput, MachineLacks
-from tuner.options import SCALE_MAX
-from workloads.ycsb.workload import YcsbWorkload
+from knobs.errors import MachineLacks
+from tuner.kinds.family import Described
 
 SHARED_MEMORY_BYTES_MIN = 48 << 20
 ADDRESS_SPACE_BYTES_MIN = 4 << 30
 """For a ledger of 16 clients and a few seconds, a full write log, and the libraries of either process."""
-KEY_BYTES, VALUE_HEADER_BYTES, FIELD_LENGTHS_BYTES = 23, 32, 8
-"""`user` and 19 digits; the header of docs/formats.md; YCSB's two lengths of a field's name and bytes."""
-DATA_COPIES = 2
-"""A compaction keeps its input until its output is whole; clones share the tables, which are most of it."""
-RECORDS_MAX, RECORD_BYTES_MAX = 1_000 * SCALE_MAX, 1 << 30
-"""What a workload may ask for: loading the first takes days; RocksDB takes no value of 4 GiB or more."""
 
 
 def check_shared_memory(folder: Path = SHARED_MEMORY_FOLDER) -> None:
@@ -63,45 +55,16 @@ def check_address_space() -> None:
         )
 
 
-def check_disk(workload: YcsbWorkload, folder: Path) -> None:
+def check_disk(load: Described, folder: Path) -> None:
     """A load that cannot fit is refused before it begins, and not when hours later the disk is full.
 
     Raises MachineLacks with the space that is needed and the space that is free.
     """
-    needed, free_bytes = DATA_COPIES * data_bytes(workload), host.file_system(folder).free_bytes
-    if needed > free_bytes:
+    free_bytes = host.file_system(folder).free_bytes
+    if load.data_bytes > free_bytes:
         raise MachineLacks(
-            f"{needed / (1 << 20):,.0f} MiB of space needed, {free_bytes >> 20:,} MiB free: "
-            f"{workload.initial_records} records of {record_bytes(workload.properties)} bytes, "
-            f"{DATA_COPIES} times for what compactions and updates add",
+            f"{load.data_bytes / (1 << 20):,.0f} MiB of space needed, {free_bytes >> 20:,} MiB free: "
+            f"{load.arithmetic}",
             where=str(folder.parent),
-            hint="fewer records (--scale), smaller ones (-p fieldlength), or a larger disk (--data)",
-        )
-
-
-def record_bytes(properties: Mapping[str, str]) -> int:
-    """The bytes of one record, key included, whose fields are as long as they may be (docs/formats.md)."""
-    name_bytes = len(properties["fieldnameprefix"]) + 1
-    field_bytes = name_bytes + int(properties["fieldlength"]) + FIELD_LENGTHS_BYTES
-    return KEY_BYTES + VALUE_HEADER_BYTES + int(properties["fieldcount"]) * field_bytes
-
-
-def data_bytes(workload: YcsbWorkload) -> int:
-    """The bytes of all records that are loaded, not compressed: random fields hardly can be."""
-    return workload.initial_records * record_bytes(workload.properties)
-
-
-def refuse_too_much(workload: YcsbWorkload, where: str) -> None:
-    """Raises InvalidInput for a data set beyond RECORDS_MAX or RECORD_BYTES_MAX; ``where`` asks for it."""
-    asked = int(workload.properties["recordcount"])
-    if asked > RECORDS_MAX:
-        raise InvalidInput(
-            f"recordcount={asked} is above the limit of {RECORDS_MAX}", where=where, hint="load fewer records"
-        )
-    one = record_bytes(workload.properties)
-    if one > RECORD_BYTES_MAX:
-        raise InvalidInput(
-            f"fieldcount and fieldlength make records of {one} bytes; the limit is {RECORD_BYTES_MAX}",
-            where=where,
-            hint="make them smaller",
+            hint=load.hint,
         )

@@ -6,22 +6,32 @@ from collections.abc import Mapping
 
 from knobs.catalogue import Settings
 from knobs.finding import Finding
-from knobs.rocksdb import durability
 from tuner.request import Request
 
 
 def stated_settings(request: Request, settings: Mapping[str, str]) -> Settings:
-    """Everything that is stated: the user's OPTIONS file with the settings over it."""
+    """Everything that is stated: the user's file with the settings over it."""
     return request.engine.stated(settings)
 
 
-def predicted(request: Request, settings: Mapping[str, str]) -> list[Finding]:
-    """The findings that break the request's contract by the catalogue, and what is risky besides."""
+def breaking(request: Request, settings: Mapping[str, str]) -> list[Finding]:
+    """The findings that break the request's contract by the catalogue."""
     stated = stated_settings(request, settings)
-    return [*durability.breaking(stated, request.contract), *durability.caveats(stated)]
+    return request.kind.rules.breaking(request.catalogue, stated, request.contract)
+
+
+def predicted(request: Request, settings: Mapping[str, str]) -> list[Finding]:
+    """The same, and what is risky besides."""
+    stated = stated_settings(request, settings)
+    return [*breaking(request, settings), *request.kind.rules.caveats(request.catalogue, stated)]
 
 
 def recovery_ignores(request: Request, settings: Mapping[str, str]) -> list[str]:
     """The settings by which a recovery leaves durable bytes out, as `name=value`."""
-    findings = durability.promise(stated_settings(request, settings)).findings
+    findings = request.kind.rules.promised(request.catalogue, stated_settings(request, settings))
     return [f"{finding.setting}={finding.value}" for finding in findings if finding.failure == "recovery"]
+
+
+def differences(request: Request, settings: Mapping[str, str], effective: str) -> list[Finding]:
+    """What was proposed and is not in force, of the text that a run left of the settings."""
+    return request.kind.rules.differences(request.catalogue, request.engine, settings, effective)

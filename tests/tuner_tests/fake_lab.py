@@ -21,6 +21,7 @@ from engines.scratch import Scratch
 from knobs.contract import Contract
 from knobs.errors import DuratuneError, Undecided
 from knobs.rocksdb.options_file import from_default
+from tests.tuner_tests.requests import ycsb_of
 from tuner.request import Request
 from workloads.ledger import Ledger
 from workloads.workload import Event
@@ -105,4 +106,4 @@ def fake_lab(folder: Path, rate: Rate, wrong: tuple[str, ...] = ()) -> Iterator[
 
 def unloaded(request: Request) -> Request:
     """The request on a workload that loads nothing."""
-    return replace(request, workload=Unloaded(request.workload.name, request.workload.properties))
+    return replace(request, workload=Unloaded(request.workload.name, ycsb_of(request).properties))

@@ -6,6 +6,7 @@ from typing import Any
 
 from tuner.request import Request, resolve
 from tuner.search.trial import TrialResult
+from workloads.ycsb.workload import YcsbWorkload
 
 MIB = 1 << 20
 OPTIONS_HEAD = """\
@@ -42,6 +43,12 @@ def request_of(
         column_family,
         50_000,
     )
+
+
+def ycsb_of(request: Request) -> YcsbWorkload:
+    """The request's workload, which is YCSB's."""
+    assert isinstance(request.workload, YcsbWorkload)
+    return request.workload
 
 
 def result_of(number: int, verdict: str = "HELD", ratio: float = 1.0, **more: Any) -> TrialResult:

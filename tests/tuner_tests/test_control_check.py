@@ -11,17 +11,21 @@ from engines.engine import ControlSettings
 from engines.rocksdb.engine import CONTROLS, SYNC, RocksdbEngine
 from engines.scratch import left_behind
 from knobs import native
+from knobs.rocksdb.options_file import OptionsFile
 from tuner import cli, control_check
 from tuner.checks import Look
+from tuner.kinds import rocksdb as kinds
 
 pytestmark = pytest.mark.usefixtures("native_parts")
 
 HONEST = {SYNC: "true"}
 
 
-def gullible() -> RocksdbEngine:
+def gullible(base: OptionsFile, column_family: str) -> RocksdbEngine:
     """Its lossy control of power cuts loses nothing, as if a lab had cut the power of nothing."""
-    return RocksdbEngine(controls={**CONTROLS, "synced": ControlSettings(lossy=HONEST, honest=HONEST)})
+    return RocksdbEngine(
+        base, column_family, controls={**CONTROLS, "synced": ControlSettings(lossy=HONEST, honest=HONEST)}
+    )
 
 
 @pytest.mark.slow
@@ -29,7 +33,7 @@ def test_a_control_that_catches_nothing_is_wrong(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(control_check, "RocksdbEngine", gullible)
+    monkeypatch.setattr(kinds, "RocksdbEngine", gullible)
     assert cli.main(["doctor", "--json", "--quiet"]) == 4
     checks = json.loads(capsys.readouterr().out)["checks"]
     found = {check["name"]: check for check in checks if check["name"].startswith("control ")}

@@ -38,7 +38,7 @@ def test_what_is_asked_alike_is_explained_alike() -> None:
 def test_a_command_gets_what_was_typed_and_its_own_options() -> None:
     @takes_asked
     def command(asked: Asked, rounds: int, vs: str = "default") -> int:
-        assert (asked.engine, asked.sets, asked.workload, vs) == ("rocksdb", ["a=1"], "ycsb:a", "default")
+        assert (asked.engine, asked.sets, asked.protocol, vs) == ("rocksdb", ["a=1"], "simple", "default")
         return rounds
 
     assert command(**vars(Asked("rocksdb", sets=["a=1"])), rounds=3) == 3

@@ -9,7 +9,7 @@ import pytest
 
 from engines.scratch import left_behind
 from knobs.errors import InvalidInput, MachineLacks
-from tests.tuner_tests.requests import request_of
+from tests.tuner_tests.requests import request_of, ycsb_of
 from tuner.proposers.rules import MIB
 from tuner.request import host_limits, open_lab, resolve
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("native_parts")
 
 
 def counts(workload: str, *properties: str, scale: int | None = None) -> tuple[str, str]:
-    stated = request_of(workload=workload, properties=properties, scale=scale).workload.properties.stated
+    stated = ycsb_of(request_of(workload=workload, properties=properties, scale=scale)).properties.stated
     return stated["recordcount"], stated["operationcount"]
 
 
@@ -47,7 +47,7 @@ def test_a_properties_files_counts_are_used_only_where_it_states_them(files: dic
 
 
 def test_a_property_is_one_of_ycsb(files: dict[str, str]) -> None:
-    assert request_of(properties=("fieldlength=10",)).workload.properties["fieldlength"] == "10"
+    assert ycsb_of(request_of(properties=("fieldlength=10",))).properties["fieldlength"] == "10"
     with pytest.raises(InvalidInput, match="unknown property filedlength"):
         request_of(properties=("filedlength=10",))
     with pytest.raises(InvalidInput, match="'fieldlength' is no NAME=VALUE"):
@@ -106,7 +106,7 @@ def test_a_data_folder_is_new_and_gone_afterwards(tmp_path: Path) -> None:
         open_lab(request_of(), tmp_path, tmp_path / "mine"),
     ):
         pass
-    with open_lab(request_of(), tmp_path, tmp_path / "new") as (lab, bound):
+    with open_lab(request_of(), tmp_path, tmp_path / "new") as (lab, bound, _):
         assert lab.data.is_dir() and bound.workload.watcher is not None
         assert lab.data.parent == tmp_path
     assert [path.name for path in tmp_path.iterdir() if path.is_dir() and path.name != "state0"] == ["mine"]

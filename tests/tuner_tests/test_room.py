@@ -14,9 +14,10 @@ from engines.rocksdb.engine import RocksdbEngine
 from knobs.errors import InvalidInput, MachineLacks
 from tests.tuner_tests.crash_runs import Room
 from tests.tuner_tests.program import PROGRAM
-from tests.tuner_tests.requests import request_of
+from tests.tuner_tests.requests import request_of, ycsb_of
 from tuner import checks, control_check, room
 from tuner.checks import Look
+from tuner.kinds import ycsb
 from tuner.request import open_lab
 
 pytestmark = pytest.mark.usefixtures("native_parts")
@@ -29,13 +30,13 @@ def test_the_predicted_size_is_that_of_a_loaded_database(tmp_path: Path) -> None
     found = sum(
         path.stat().st_size for path in (tmp_path / "db").iterdir() if path.suffix in (".sst", ".log")
     )
-    assert found == pytest.approx(room.data_bytes(request.workload), rel=0.1)
+    assert found == pytest.approx(ycsb.data_bytes(ycsb_of(request)), rel=0.1)
 
 
 def test_a_load_that_cannot_fit_is_refused_with_what_it_needs(tmp_path: Path) -> None:
     free_bytes = os.statvfs(tmp_path).f_bavail * os.statvfs(tmp_path).f_frsize
-    one = room.record_bytes(request_of().workload.properties)
-    scale = free_bytes // one // 1_000 // room.DATA_COPIES
+    one = ycsb.record_bytes(ycsb_of(request_of()).properties)
+    scale = free_bytes // one // 1_000 // ycsb.DATA_COPIES
     with open_lab(request_of(scale=scale // 2), tmp_path, None):
         pass
     with (

@@ -321,7 +321,7 @@ def test_the_repeat_command_is_the_same_request(tmp_path: Path) -> None:
         "default",
         20_000,
     )
-    assert dict(again.workload.properties) == dict(request.workload.properties)
+    assert again.workload.parameters == request.workload.parameters
     assert (again.contract, again.clients) == (request.contract, request.clients)
     # Not the study's seed: the fresh run's, with its states and its length.
     assert again.seed == 4_711 and given["--states"] == "45"

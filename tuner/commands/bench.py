@@ -13,10 +13,8 @@ import typer
 from crashlab.kill import MeasurePlan
 from engines.lock import exclusive
 from knobs.errors import InvalidInput
-from knobs.finding import Finding
-from knobs.rocksdb import durability
-from knobs.rocksdb.changes import differences
 from tuner import folders, options
+from tuner.kinds.family import Size
 from tuner.options import Asked, takes_asked
 from tuner.origin import origin
 from tuner.output import Output
@@ -26,8 +24,9 @@ from tuner.report.settings import in_short
 from tuner.request import Request, open_lab, resolve_asked
 from tuner.search.interleaved import Measured, interleaved
 from tuner.search.interval import ROUNDS_MIN
+from tuner.static_check import breaking, differences
 
-RECORDS = 50_000
+SIZE = Size(records=50_000, scale=10)
 ROUNDS_ALONE = 3
 ROUNDS_PAIRED = 6
 """Even, so that each of the two goes first equally often."""
@@ -53,10 +52,6 @@ def command(
         ),
     ] = None,
     time: options.RunTime = "3s",
-    target: Annotated[
-        float | None,
-        typer.Option("--target", min=0, help="Operations per second of all clients; default: no limit."),
-    ] = None,
 ) -> int:
     """Measure one configuration, or two in turn with the ratio and its interval. Nothing is crashed.
 
@@ -64,17 +59,17 @@ def command(
     """
     output = Output(json=asked.json, quiet=asked.quiet)
     count = _rounds(rounds, vs)
-    properties, rate = _target(asked.properties or [], target)
-    asked = replace(asked, properties=properties)
+    properties, rate = _target(asked.properties or [], asked.target)
+    asked = replace(asked, properties=properties or None, target=rate)
     measure_s = options.seconds(time)
     plan = MeasurePlan(min(WARMUP_S_MAX, measure_s), measure_s, rate)
-    first = resolve_asked(asked, RECORDS)
+    first = resolve_asked(asked, SIZE)
     requests = {_name(asked.config, asked.sets or []): first}
     if vs is not None:
         # --set lies over CONFIG only; everything else, a seed that was drawn too, is the same for both.
         other = replace(asked, config=None if vs == DEFAULT else vs, sets=None, seed=first.seed)
-        requests[vs if vs not in requests else f"{vs} again"] = resolve_asked(other, RECORDS)
-    name = folders.default_name(asked.engine, asked.workload, first.contract, "bench-")
+        requests[vs if vs not in requests else f"{vs} again"] = resolve_asked(other, SIZE)
+    name = folders.default_name(asked.engine, first.workload.name, first.contract, "bench-")
     folder = folders.for_one_run(asked.study, name)
     output.result(f"contract       {first.contract}: {first.contract.in_words()}")
     output.result(_asked(requests, plan, count))
@@ -125,9 +120,11 @@ def _bench(
     output: Output,
 ) -> None:
     first = next(iter(requests.values()))
-    with open_lab(first, folder, data) as (lab, bound):
+    for note in first.notes:
+        output.note(note)
+    with open_lab(first, folder, data, list(requests.values())[1:], output.note) as (lab, bound, beside):
         come_from = origin(bound, lab.data)
-        subjects = [replace(request, workload=bound.workload).subject() for request in requests.values()]
+        subjects = [request.subject() for request in (bound, *beside)]
         progress = output.progress()
         progress.start(rounds, "rounds")
         try:
@@ -151,26 +148,18 @@ def _benched(name: str, request: Request, runs: Sequence[Measured]) -> BenchedCo
     effective = request.engine.in_force(runs[0].effective)
     findings = [
         *request.findings,
-        *_predicted(request),
-        *differences(request.catalogue, request.settings, effective),
+        # What is predicted to break the contract is told beside the speed, and is no verdict.
+        *breaking(request, request.settings),
+        *differences(request, request.settings, runs[0].effective),
     ]
     return BenchedConfig(name, request.settings, effective, findings, runs)
 
 
-def _predicted(request: Request) -> list[Finding]:
-    """What the catalogue predicts to break the contract: told beside the speed, never a verdict."""
-    stated = request.engine.stated(request.settings)
-    return durability.breaking(stated, request.contract)
-
-
 def _asked(requests: dict[str, Request], plan: MeasurePlan, rounds: int) -> str:
     request = next(iter(requests.values()))
-    rate = f", {plan.target_per_s:g} operations/s" if plan.target_per_s else ""
     turns = "in turn, " if len(requests) > 1 else ""
     lines = [
-        f"run            {request.engine.name} {request.engine.version()}, {request.workload.name}, "
-        f"{request.workload.properties.record_count} records, {request.clients} clients{rate}, "
-        f"seed {request.seed}",
+        f"run            {request.in_words()}, seed {request.seed}",
         f"measuring      {turns}{rounds} round{'s' if rounds > 1 else ''} of {plan.measure_s:g} s "
         f"after {plan.warmup_s:g} s of warm-up",
     ]

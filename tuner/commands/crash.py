@@ -24,21 +24,23 @@ from crashlab.validate import CrashPlan, split_states, validate
 from engines.lock import exclusive
 from engines.provenance import provenance
 from knobs.contract import Contract
-from knobs.errors import InvalidInput
-from knobs.rocksdb.changes import differences
+from knobs.errors import InvalidInput, Undecided
 from tuner import folders, options
+from tuner.kinds.family import Size
 from tuner.options import Asked, takes_asked
 from tuner.origin import origin
 from tuner.output import Output
-from tuner.replay import bound_to_recording
+from tuner.replay import Reopened, bound_to_recording
 from tuner.report import crash as crash_report
 from tuner.report.settings import in_short
 from tuner.request import Request, open_lab, resolve_asked
-from tuner.static_check import predicted, recovery_ignores
-from workloads.ycsb.keys import key_name
+from tuner.static_check import differences, predicted, recovery_ignores
 
-RECORDS = 20_000
-OPERATIONS_MAX = 1_000_000
+SIZE = Size(records=20_000, scale=1)
+OPERATIONS = 6_000
+OPERATIONS_S = 20.0
+"""Under a slow --target fewer are recorded: as many as come in this time."""
+OPERATIONS_MIN, OPERATIONS_MAX = 100, 1_000_000
 """Far more than the write log has room for."""
 DOCUMENT = "crash.json"
 
@@ -49,14 +51,15 @@ def command(
     states: Annotated[int, typer.Option("--states", min=3, max=10_000, help="Crash states to judge.")] = 30,
     time: options.RunTime = "3s",
     operations: Annotated[
-        int,
+        int | None,
         typer.Option(
             "--operations",
-            min=100,
+            min=OPERATIONS_MIN,
             max=OPERATIONS_MAX,
-            help="Operations of the recorded run, at the least.",
+            help=f"Operations of the recorded run, at the least; default {OPERATIONS}, fewer under a slow "
+            "--target.",
         ),
-    ] = 6_000,
+    ] = None,
     replay: Annotated[
         str | None,
         typer.Option("--replay", metavar="STATE", help="Rebuild and judge one state of --study again."),
@@ -70,12 +73,18 @@ def command(
     if replay is not None:
         _refuse_changes(asked)
         return _replay(replay, asked.study, asked.contract, output)
-    request = resolve_asked(asked, RECORDS)
-    name = folders.default_name(asked.engine, asked.workload, request.contract, "crash-")
+    request = resolve_asked(asked, SIZE)
+    if request.idle:
+        raise Undecided(
+            f"UNKNOWN: {request.idle}",
+            where="--workload",
+            hint="duratune bench measures it without a verdict",
+        )
+    name = folders.default_name(asked.engine, request.workload.name, request.contract, "crash-")
     plan = CrashPlan(
         split_states(request.engine.controls, states),
-        MeasurePlan(measure_s=options.seconds(time)),
-        RecordPlan(operations=operations),
+        MeasurePlan(measure_s=options.seconds(time), target_per_s=request.target_per_s),
+        _record_plan(operations, request.target_per_s),
     )
     folder = folders.for_one_run(asked.study, name)
     # A run that did not get to its document cannot be replayed: it leaves no folder behind.
@@ -85,8 +94,19 @@ def command(
         return _crash(request, plan, folder, asked.data, output)
 
 
+def _record_plan(operations: int | None, target_per_s: float) -> RecordPlan:
+    """The recorded run at the load's pace, with time enough for its operations."""
+    if not target_per_s:
+        return RecordPlan(operations=operations or OPERATIONS)
+    chosen = operations or max(OPERATIONS_MIN, min(OPERATIONS, round(OPERATIONS_S * target_per_s)))
+    plan = RecordPlan(operations=chosen, target_per_s=target_per_s)
+    return replace(plan, deadline_s=plan.deadline_s + chosen / target_per_s)
+
+
 def _crash(request: Request, plan: CrashPlan, folder: Path, data: Path | None, output: Output) -> int:
-    with open_lab(request, folder, data) as (lab, bound):
+    for note in request.notes:
+        output.note(note)
+    with open_lab(request, folder, data, say=output.note) as (lab, bound, _):
         progress = output.progress()
         lab = replace(lab, say=output.note, advance=progress.advance)
         came_from = origin(bound, lab.data, recorder=lab.recorder.name, models=list(bound.engine.controls))
@@ -101,7 +121,7 @@ def _crash(request: Request, plan: CrashPlan, folder: Path, data: Path | None, o
     findings = [
         *bound.findings,
         *predicted(bound, bound.settings),
-        *differences(bound.catalogue, bound.settings, effective),
+        *differences(bound, bound.settings, evidence.killed.effective),
     ]
     ignores = recovery_ignores(bound, bound.settings)
     again = _replay_command(folder, verdict, bound)
@@ -113,23 +133,19 @@ def _crash(request: Request, plan: CrashPlan, folder: Path, data: Path | None, o
         effective=effective,
         findings=findings,
         recovery_ignores=ignores,
-        properties=bound.workload.properties,
+        name_of=bound.name_of,
         replay=again,
     )
     document["study"] = str(folder)
     _save(folder / DOCUMENT, document)
-    output.result(
-        crash_report.as_text(evidence, verdict, findings, ignores, bound.workload.properties, again)
-    )
+    output.result(crash_report.as_text(evidence, verdict, findings, ignores, bound.name_of, again))
     output.document(document)
     return crash_report.EXIT_CODES[verdict.verdict]
 
 
 def _asked(request: Request) -> str:
-    properties = request.workload.properties
     return (
-        f"run            {request.engine.name} {request.engine.version()}, {request.workload.name}, "
-        f"{properties.record_count} records, {request.clients} clients, seed {request.seed}\n"
+        f"run            {request.in_words()}, seed {request.seed}\n"
         f"settings       {in_short(request, request.settings)}"
     )
 
@@ -155,8 +171,9 @@ def _replay(state: str, study: Path | None, contract: str | None, output: Output
     if study is None:
         raise InvalidInput("--replay needs the folder of the run", where="--replay", hint="add --study DIR")
     planned = parse_state(state)
-    with bound_to_recording(study) as (lab, recording, subject, stored):
-        wanted = Contract.parse(contract or stored)
+    with bound_to_recording(study, output.note) as found:
+        lab, recording, subject = found.lab, found.recording, found.subject
+        wanted = Contract.parse(contract or found.contract)
         _refuse_without_control(planned, subject)
         _refuse_outside(planned, recording)
         recovered = lab.recover(recording, subject, [planned])
@@ -168,7 +185,7 @@ def _replay(state: str, study: Path | None, contract: str | None, output: Output
     output.result(
         f"state          {state}: {judgement.verdict.value} {' '.join(judgement.reasons)}\n"
         f"               {judgement.acks} acks, {judgement.decidable} decidable, {judgement.lost} lost, "
-        f"window {judgement.loss_ms:.1f} ms{_first_lost(judgement, recording)}"
+        f"window {judgement.loss_ms:.1f} ms{_first_lost(judgement, found)}"
     )
     for line in [*judgement.evidence, *filter(None, [judgement.unknown_why])]:
         output.result(f"evidence       {line}")
@@ -223,12 +240,11 @@ def _refuse_outside(planned: PlannedState, recording: Recording) -> None:
         )
 
 
-def _first_lost(judgement: Judgement, recording: Recording) -> str:
+def _first_lost(judgement: Judgement, found: Reopened) -> str:
     lost = judgement.first_lost
     if lost is None:
         return ""
-    key = key_name(lost.register, recording.facts.workload_parameters)
-    return f", the first {key} (client {lost.client}, write {lost.sequence})"
+    return f", the first {found.name_of(lost)} (client {lost.client}, write {lost.sequence})"
 
 
 def _name(recording: Recording, row: int) -> list[int]:

@@ -10,10 +10,11 @@ import typer
 
 from crashlab.judging.verdict import Verdict
 from engines.lock import exclusive
-from knobs.configuration import parse_settings
-from knobs.errors import Undecided
+from knobs.errors import InvalidInput, Undecided
 from knobs.finding import Finding
 from tuner import folders, options
+from tuner.kinds import registry
+from tuner.kinds.family import Size
 from tuner.options import Asked, takes_asked
 from tuner.origin import origin
 from tuner.output import Output
@@ -33,9 +34,8 @@ from tuner.search.tuning import (
 )
 from tuner.static_check import predicted
 
-RECORDS = 50_000
+SIZE = Size(records=50_000, scale=10)
 TIME_S = 300.0
-PROPOSERS = "rules, then Optuna TPE"
 
 
 @takes_asked
@@ -80,19 +80,25 @@ def command(
     """
     output = Output(json=asked.json, quiet=asked.quiet)
     fixed = fix or []
-    fixes = parse_settings(asked.engine, fixed, where="--fix")
-    request = resolve_asked(replace(asked, sets=[*(asked.sets or []), *fixed]), RECORDS)
+    fixes = registry.kind(asked.engine).parse(asked, fixed, "--fix")
+    request = resolve_asked(replace(asked, sets=[*(asked.sets or []), *fixed]), SIZE)
+    if request.idle:
+        raise InvalidInput(
+            f"{request.idle}, and there is nothing to judge a candidate by",
+            where="--workload",
+            hint="duratune bench --vs measures configurations under it",
+        )
     plan = StudyPlan(
         trials=trials,
         time_s=options.seconds(time) if time is not None else (None if trials is not None else TIME_S),
         audit_only=audit_only,
         only=tuple(only or ()),
         exclude=(*(exclude or ()), *fixes),
-        trial=default_trial_plan(measure),
+        trial=default_trial_plan(measure, request.target_per_s),
     )
     # What cannot be searched, or not in this time, is told before a folder is made for it.
     search_space(request, plan, reference_settings(request))
-    wanted, folder = _study_folder(request, asked.workload, plan, asked.study)
+    wanted, folder = _study_folder(request, plan, asked.study)
     refuse_too_short(plan, len(folder.results()))
     folders.make(folder.folder)
     if asked.study is not None and folder.folder != wanted:
@@ -102,13 +108,11 @@ def command(
         return _tune(request.with_seed(int(stored["seed"])), plan, folder, asked.data, output)
 
 
-def _study_folder(
-    request: Request, workload: str, plan: StudyPlan, study: Path | None
-) -> tuple[Path, StudyFolder]:
+def _study_folder(request: Request, plan: StudyPlan, study: Path | None) -> tuple[Path, StudyFolder]:
     """The folder that was named, or the default's, and the one to use: an unfinished study goes on, a
     finished one is kept."""
     prefix = "audit-" if plan.audit_only else ""
-    name = folders.default_name(request.engine.name, workload, request.contract, prefix)
+    name = folders.default_name(request.engine.name, request.workload.name, request.contract, prefix)
     wanted = study or folders.RESULTS / name
     candidate, number = wanted, 2
     while StudyFolder(candidate).finished:
@@ -124,9 +128,10 @@ def _description(request: Request, plan: StudyPlan) -> dict[str, object]:
         "engine": request.engine.name,
         "contract": str(request.contract),
         "workload": request.workload.name,
-        "properties": dict(request.workload.properties.stated),
+        "properties": dict(request.described().stated),
         "clients": request.clients,
-        "column_family": request.engine.column_family,
+        **({"target_per_s": request.target_per_s} if request.target_per_s else {}),
+        **request.engine.parameters,
         "settings": dict(request.settings),
         "sources": list(request.sources),
         "audit_only": plan.audit_only,
@@ -144,7 +149,9 @@ def _tune(request: Request, plan: StudyPlan, folder: StudyFolder, data: Path | N
     findings = [*request.findings, *_assumed(request, reference), *predicted(request, reference)]
     for finding in findings:
         output.result(crash_report.finding_line(finding))
-    with open_lab(request, folder.folder, data) as (lab, bound):
+    for note in request.notes:
+        output.note(note)
+    with open_lab(request, folder.folder, data, say=output.note) as (lab, bound, _):
         came_from = origin(bound, lab.data, recorder=lab.recorder.name, models=list(bound.engine.controls))
         outcome = Tuning(bound, plan, folder, lab, output).run()
     if outcome.winner is not None:
@@ -186,7 +193,7 @@ def _assumed(request: Request, reference: dict[str, str]) -> list[Finding]:
             "",
             "nothing",
             f"CONFIG does not say it, and {request.contract} needs it from the application",
-            "WriteOptions are in no OPTIONS file (rocksdb/options.h)",
+            request.kind.beyond_files,
         )
         for name, value in reference.items()
         if name not in request.settings
@@ -194,11 +201,10 @@ def _assumed(request: Request, reference: dict[str, str]) -> list[Finding]:
 
 
 def _asked(request: Request, reference: dict[str, str], plan: StudyPlan) -> str:
+    proposers = ", ".join(one.name for one in request.kind.search.proposers(request.catalogue))
     mode = "speed alone (--audit-only)" if plan.audit_only else "what holds the contract"
     return (
-        f"run            {request.engine.name} {request.engine.version()}, {request.workload.name}, "
-        f"{request.workload.properties.record_count} records, {request.clients} clients, "
-        f"seed {request.seed}\n"
+        f"run            {request.in_words()}, seed {request.seed}\n"
         f"reference      {in_short(request, reference)}\n"
-        f"search         {mode}; {PROPOSERS}"
+        f"search         {mode}; {proposers}, then Optuna TPE"
     )

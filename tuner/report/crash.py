@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from crashlab.controls import Control
 from crashlab.judging.evidence import CrashEvidence, CrashSummary, CrashVerdict, ModelSummary
-from crashlab.judging.judge import CHECKS, JudgedState
+from crashlab.judging.judge import JudgedState
 from crashlab.judging.verdict import LostWrite, Verdict
 from knobs.finding import Finding
-from workloads.ycsb.keys import key_name
-from workloads.ycsb.properties import Properties
+
+NameOf = Callable[[LostWrite], str]
+"""What a user calls a write."""
 
 EXIT_CODES = {Verdict.HELD: 0, Verdict.BROKEN: 1, Verdict.UNKNOWN: 4}
 
@@ -26,7 +27,7 @@ def as_json(
     effective: Mapping[str, str],
     findings: Sequence[Finding],
     recovery_ignores: Sequence[str],
-    properties: Properties,
+    name_of: NameOf,
     replay: str,
 ) -> dict[str, Any]:
     """The `crash` document of the JSON contract."""
@@ -40,11 +41,11 @@ def as_json(
         "verdict": verdict.verdict.value,
         "reasons": list(verdict.reasons),
         "process_crash": {
-            **_summary(verdict.process_crash, properties),
+            **_summary(verdict.process_crash, name_of),
             "kill": _kill(verdict),
         },
         "power_cut": {
-            **_summary(verdict.power_cut, properties),
+            **_summary(verdict.power_cut, name_of),
             "models": {name: _model(model) for name, model in verdict.models.items() if name != "cache"},
         },
         "states": [_state(state) for state in verdict.states],
@@ -76,13 +77,13 @@ def as_text(
     verdict: CrashVerdict,
     findings: Sequence[Finding],
     recovery_ignores: Sequence[str],
-    properties: Properties,
+    name_of: NameOf,
     replay: str,
 ) -> str:
     """The verdict for a person: what was judged, what was lost, what a HELD means, and what repeats it."""
     lines = [_controls_line(evidence.controls)]
-    lines.append(_crash_line("process crash", verdict.process_crash, "a SIGKILL", properties))
-    lines.append(_crash_line("power cut", verdict.power_cut, "", properties))
+    lines.append(_crash_line("process crash", verdict.process_crash, "a SIGKILL", name_of))
+    lines.append(_crash_line("power cut", verdict.power_cut, "", name_of))
     if evidence.recording.believable:
         audit = evidence.recording.audit
         unlocated = f", {audit.unlocated} unlocated" + (f" ({audit.opaque})" if audit.opaque else "")
@@ -142,7 +143,7 @@ def _controls_line(controls: Sequence[Control]) -> str:
     return f"controls       {', '.join(names)}: every lossy one BROKEN, every honest one HELD"
 
 
-def _crash_line(name: str, summary: CrashSummary, also: str, properties: Properties) -> str:
+def _crash_line(name: str, summary: CrashSummary, also: str, name_of: NameOf) -> str:
     seen = " and ".join(filter(None, [also, f"{summary.states} states"]))
     verdict = " ".join([summary.verdict.value, *summary.reasons])
     text = f"{name:<14} {verdict:<7} {summary.acks} acks, {summary.decidable} decidable; {seen}"
@@ -150,7 +151,7 @@ def _crash_line(name: str, summary: CrashSummary, also: str, properties: Propert
         lost = summary.first_lost
         text += (
             f"; up to {summary.lost} acks lost, a window of {summary.loss_ms:.1f} ms, the first "
-            f"{key_name(lost.register, properties)} (client {lost.client}, write {lost.sequence}), "
+            f"{name_of(lost)} (client {lost.client}, write {lost.sequence}), "
             f"in {summary.seen_in}"
         )
     elif summary.verdict is not Verdict.UNKNOWN:
@@ -178,7 +179,7 @@ def _bound_lines(verdict: CrashVerdict) -> list[str]:
     ]
 
 
-def _summary(summary: CrashSummary, properties: Properties) -> dict[str, Any]:
+def _summary(summary: CrashSummary, name_of: NameOf) -> dict[str, Any]:
     return {
         "verdict": summary.verdict.value,
         "reasons": list(summary.reasons),
@@ -187,7 +188,7 @@ def _summary(summary: CrashSummary, properties: Properties) -> dict[str, Any]:
         "lost": summary.lost,
         "loss_ms": summary.loss_ms,
         "loss_writes": summary.lost,
-        "first_lost": _lost(summary.first_lost, properties),
+        "first_lost": _lost(summary.first_lost, name_of),
         "states": summary.states,
         "seen_in": summary.seen_in,
         "unknown_why": summary.unknown_why,
@@ -202,8 +203,8 @@ def _kill(verdict: CrashVerdict) -> dict[str, Any] | None:
     return {"verdict": kill.verdict.value, "reasons": list(kill.reasons), "lost": kill.lost}
 
 
-def _lost(lost: LostWrite | None, properties: Properties) -> dict[str, Any] | None:
-    return {**lost.as_json(), "key": key_name(lost.register, properties)} if lost else None
+def _lost(lost: LostWrite | None, name_of: NameOf) -> dict[str, Any] | None:
+    return {**lost.as_json(), "key": name_of(lost)} if lost else None
 
 
 def _model(model: ModelSummary) -> dict[str, Any]:
@@ -222,7 +223,7 @@ def _state(state: JudgedState) -> dict[str, Any]:
         "acks": state.judgement.acks,
         "lost": state.judgement.lost,
         "loss_ms": state.judgement.loss_ms,
-        "checks": list(CHECKS),
+        "checks": list(state.checks),
         "evidence": list(state.judgement.evidence),
         "unknown_why": state.judgement.unknown_why,
         "recovery_s": state.recovery_s,

@@ -1,4 +1,4 @@
-"""Settings on one line: what differs from the defaults, because an OPTIONS file states everything."""
+"""Settings on one line: what differs from the defaults, because a configuration file may state everything."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ SHOWN_MAX = 16
 def in_short(request: Request, settings: Mapping[str, str]) -> str:
     """The settings that differ from the defaults; how many more there are, and how many are defaults."""
     differing = [f"{name}={value}" for name, value in settings.items() if _differs(request, name, value)]
+    defaults = f"{request.kind.title}'s defaults"
     if not settings:
-        return "RocksDB's defaults"
-    shown = " ".join(differing[:SHOWN_MAX]) or "RocksDB's defaults"
+        return defaults
+    shown = " ".join(differing[:SHOWN_MAX]) or defaults
     more = f" and {len(differing) - SHOWN_MAX} more" if len(differing) > SHOWN_MAX else ""
     stated = len(settings) - len(differing)
     return shown + more + (f" ({stated} others are stated and are defaults)" if stated else "")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,17 +9,13 @@ from typing import Any
 
 from crashlab.judging.evidence import CrashSummary
 from knobs.finding import Finding
-from knobs.rocksdb import durability
+from tuner import static_check
 from tuner.request import Request
 from tuner.search.final import Claim, Winner
 from tuner.search.interval import METHOD
 from tuner.search.study_plan import StudyPlan
 from tuner.search.trial import REJECTED, TrialResult
 from tuner.search.tuning import StudyOutcome
-from workloads import registry
-
-OPTIONS_NAME = "OPTIONS"
-OUTSIDE_NAME = "write-options.json"
 
 
 def as_json(
@@ -114,33 +109,17 @@ def refused(outcome: StudyOutcome) -> list[TrialResult]:
 
 
 def write_winner(request: Request, folder: Path, trial: TrialResult) -> Path:
-    """Write the winning configuration: an OPTIONS file, and what lives outside of it, as JSON.
-
-    Returns the folder that holds both.
-    """
+    """Write the winning configuration in the engine's own files. Returns the folder that holds them."""
     target = folder / "winner"
     target.mkdir(exist_ok=True)
-    options = request.engine.base.apply(trial.settings, request.engine.column_family)
-    (target / OPTIONS_NAME).write_text(options.render(), encoding="utf-8")
-    outside = {
-        name: value
-        for name, value in trial.settings.items()
-        if name.startswith(("WriteOptions.", "Application."))
-    }
-    (target / OUTSIDE_NAME).write_text(json.dumps({"settings": outside}, indent=1) + "\n", encoding="utf-8")
+    for name, text in request.kind.winner(request.engine, trial.settings).items():
+        (target / name).write_text(text, encoding="utf-8")
     return target
 
 
 def repeat_command(request: Request, folder: Path, winner: Winner) -> str:
     """The one command that repeats the winner's fresh run: its seed, its states and the size of its runs."""
-    config = f"{folder}/winner/{OPTIONS_NAME}+{folder}/winner/{OUTSIDE_NAME}"
-    by_name = registry.find(request.workload.name).properties.stated
-    properties = [
-        word
-        for name, value in request.workload.properties.stated.items()
-        if by_name.get(name) != value
-        for word in ("-p", f"{name}={value}")
-    ]
+    config = "+".join(f"{folder}/winner/{name}" for name in _winner_files(request, winner.trial))
     words = [
         "duratune",
         "crash",
@@ -148,10 +127,10 @@ def repeat_command(request: Request, folder: Path, winner: Winner) -> str:
         config,
         "--workload",
         request.workload.name,
-        *properties,
+        *request.described().options,
     ]
     words += ["--contract", str(request.contract), "--clients", str(request.clients)]
-    words += ["--cf", request.engine.column_family] if request.engine.column_family != "default" else []
+    words += request.options
     words += ["--states", str(winner.asked_states), "--time", f"{winner.plan.measure.measure_s!r}s"]
     words += ["--operations", str(winner.plan.record.operations), "--seed", str(winner.seed)]
     return shlex.join(words)
@@ -172,7 +151,9 @@ def _winner_lines(
             f"{_where_it_does_not(outcome)}; over the reference:",
             *_over(reference, winner.trial),
         ]
-    lines.append(f"configuration  {folder}/winner/{OPTIONS_NAME}, and {OUTSIDE_NAME} beside it")
+    main, *others = _winner_files(request, winner.trial)
+    beside = f", and {' and '.join(others)} beside it" if others else ""
+    lines.append(f"configuration  {folder}/winner/{main}{beside}")
     lines += [
         f"               put back before use: {finding.setting}={finding.value}"
         for finding in request.findings
@@ -196,6 +177,11 @@ def _winner_lines(
     lines += _unproven_lines(reference, outcome) or [_confirmation_line(outcome)]
     lines.append(f"repeat         {repeat_command(request, folder, winner)}")
     return lines
+
+
+def _winner_files(request: Request, trial: TrialResult) -> list[str]:
+    """The names of the files that `write_winner` writes, the main one first."""
+    return list(request.kind.winner(request.engine, trial.settings))
 
 
 def _where_it_does_not(outcome: StudyOutcome) -> str:
@@ -287,7 +273,7 @@ def _audit_lines(request: Request, reference: Mapping[str, str], outcome: StudyO
     if others:
         lines.append("broke          the contract, and was not the fastest:")
     for result in sorted(others, key=lambda result: -result.ratio):
-        broken = durability.breaking(request.engine.stated(result.settings), request.contract)
+        broken = static_check.breaking(request, result.settings)
         causes = list(dict.fromkeys(f"{finding.setting}={finding.value}" for finding in broken))
         lines.append(
             f"               trial {result.number}: {result.ratio:.2f} x reference, {_verdict(result)}"

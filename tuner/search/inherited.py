@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
 from knobs.finding import Finding
-from knobs.rocksdb import durability
+from tuner import static_check
 from tuner.request import Request
 from tuner.search.search_space import SearchSpace
 from tuner.search.trial import TrialResult
@@ -32,7 +32,7 @@ def inherited_break(
         return ""
     stated = request.engine.stated(reference)
     culprits: dict[str, str] = {}
-    for finding in durability.breaking(stated, request.contract):
+    for finding in static_check.breaking(request, reference):
         named = dict(zip(finding.setting.split(" + "), finding.value.split(" + "), strict=True))
         pinned = {
             name: value
@@ -56,7 +56,9 @@ def _is_mended(request: Request, stated: Mapping[str, str], space: SearchSpace, 
         weakness
         not in {
             (other.rule, other.failure)
-            for other in durability.breaking({**stated, name: value}, request.contract)
+            for other in request.kind.rules.breaking(
+                request.catalogue, {**stated, name: value}, request.contract
+            )
         }
         for name, distribution in space.distributions.items()
         for value in _values(distribution)

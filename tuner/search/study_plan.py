@@ -24,6 +24,6 @@ class StudyPlan:
     winner_states: int = 60
 
 
-def default_trial_plan(measure_s: float) -> TrialPlan:
-    """The usual trial with another length of its measured phase, in seconds."""
-    return TrialPlan(measure=MeasurePlan(warmup_s=0.5, measure_s=measure_s))
+def default_trial_plan(measure_s: float, target_per_s: float = 0.0) -> TrialPlan:
+    """The usual trial with another length of its measured phase, in seconds, and at this pace."""
+    return TrialPlan(measure=MeasurePlan(0.5, measure_s, target_per_s))

@@ -23,8 +23,7 @@ from crashlab.recording.record import RecordPlan
 from crashlab.subject import Subject
 from crashlab.validate import Lab, plan_all
 from knobs.errors import InvalidInput, Undecided
-from knobs.rocksdb import tuning
-from knobs.rocksdb.changes import differences
+from tuner import static_check
 from tuner.request import Request, host_limits
 
 MEMORY_SHARE_MAX = 0.7
@@ -163,7 +162,7 @@ class TrialRunner:
             return replace(result, why=str(error))
         ratio, *references = self.reference.around(killed)
         effective = self.request.engine.in_force(killed.effective)
-        (folder / "effective.OPTIONS").write_text(killed.effective, encoding="utf-8")
+        (folder / self.request.kind.effective_name).write_text(killed.effective, encoding="utf-8")
         (folder / "measured.json").write_text(json.dumps(killed.measured, indent=1), encoding="utf-8")
         result = replace(
             result,
@@ -173,7 +172,8 @@ class TrialRunner:
             reference_per_s=tuple(references),
             effective=effective,
             findings=tuple(
-                finding.as_dict() for finding in differences(self.request.catalogue, settings, effective)
+                finding.as_dict()
+                for finding in static_check.differences(self.request, settings, killed.effective)
             ),
         )
         try:
@@ -182,14 +182,14 @@ class TrialRunner:
             return replace(result, why=str(error))
 
     def _check_memory(self, settings: Mapping[str, str]) -> None:
-        """Raises InvalidInput where cache and memtables do not fit this host, with the arithmetic."""
+        """Raises InvalidInput where what the settings may hold is too much for this host, with the sum."""
         limit = int(host_limits().memory_bytes * MEMORY_SHARE_MAX)
         stated = self.request.engine.stated(settings)
-        wanted = tuning.memory_bytes(self.request.catalogue.in_force(stated))
-        if wanted > limit:
+        need = self.request.kind.rules.memory(self.request.catalogue, stated, self.request.clients)
+        if need.wanted_bytes > limit:
             raise InvalidInput(
-                f"block cache and memtables may hold {wanted >> 20} MiB, more than {limit >> 20} MiB, "
-                f"{MEMORY_SHARE_MAX:.0%} of this host's memory",
+                f"{need.who} may hold {need.wanted_bytes >> 20} MiB, more than {limit >> 20} MiB, "
+                f"{MEMORY_SHARE_MAX:.0%} of this host's memory{''.join(f'; {term}' for term in need.terms)}",
                 where="memory",
             )
 

@@ -15,10 +15,8 @@ from crashlab.controls import Control, unknown_because
 from crashlab.judging.verdict import Verdict
 from crashlab.validate import Lab
 from knobs.errors import InvalidInput, Undecided
-from knobs.rocksdb import tuning
 from tuner.output import Output
 from tuner.proposers.proposal import Proposal
-from tuner.proposers.rules import RocksdbRules, speed_alone
 from tuner.request import Request, host_limits
 from tuner.search.budget import CONTROLS_S, RUN_OVERHEAD_S, Budget
 from tuner.search.final import Claim, Decision, Final, Winner
@@ -63,28 +61,26 @@ class StudyOutcome:
 
 def reference_settings(request: Request) -> dict[str, str]:
     """The user's settings, and of the fewest that make the defaults hold the contract those that the user
-    does not state: WriteOptions live in the application, so an OPTIONS file cannot state them."""
+    does not state: what lives in the application, no configuration file can state."""
     return {**request.engine.reference_settings(request.contract), **request.settings}
 
 
 def search_space(request: Request, plan: StudyPlan, reference: Mapping[str, str]) -> SearchSpace:
     """The knobs that are searched. Raises InvalidInput where nothing is left.
 
-    What weakens an acknowledged write is left out; an audit puts it back. Under `bounded` an
-    application may sync the WAL by itself every so often instead of at each write: that is what the
-    contract pays for, so both are searched.
+    What weakens an acknowledged write is left out; an audit puts it back, and `bounded` what its window
+    pays for.
     """
-    limits = host_limits()
-    ranges = dict(tuning.ranges(limits.memory_bytes, limits.cores))
-    if plan.audit_only:
-        ranges |= tuning.UNSAFE_RANGES
-    if request.contract.window_ms is not None:
-        ranges |= tuning.bounded_ranges(request.contract.window_ms)
+    ranges = request.kind.search.ranges(
+        request.catalogue, host_limits(), request.contract.window_ms, plan.audit_only
+    )
     _refuse_unmatched(request, (*plan.only, *plan.exclude))
     chosen = {name: found for name, found in ranges.items() if _is_chosen(name, plan)}
     if not chosen:
         raise InvalidInput(
-            "no knob is left to search", where="--only/--exclude", hint="duratune knobs rocksdb lists them"
+            "no knob is left to search",
+            where="--only/--exclude",
+            hint=f"duratune knobs {request.engine.name} lists them",
         )
     return build_space(request.catalogue, chosen, {**_stated(request), **reference})
 
@@ -98,7 +94,7 @@ def refuse_too_short(plan: StudyPlan, finished: int) -> None:
 
 
 def _stated(request: Request) -> dict[str, str]:
-    """What the user's OPTIONS file states: a candidate lies over it, so it is the reference's value."""
+    """What the user's file states: a candidate lies over it, so it is the reference's value."""
     return request.engine.stated({})
 
 
@@ -110,7 +106,7 @@ def _refuse_unmatched(request: Request, patterns: Sequence[str]) -> None:
         raise InvalidInput(
             f"no knob matches {', '.join(map(repr, unmatched))}",
             where="--only/--exclude",
-            hint="duratune knobs rocksdb lists them; a pattern is a name, or has * in it",
+            hint=f"duratune knobs {request.engine.name} lists them; a pattern is a name, or has * in it",
         )
 
 
@@ -256,18 +252,21 @@ class Tuning:
             study.enqueue(point.settings, attributes)
 
     def _start_points(self) -> list[Proposal]:
-        """The reference, and then the rules' points, always in the same order.
+        """The reference, and then the proposers' points, always in the same order.
 
         Of a point the values are left out that are not searched, or lie outside of a choice that the
         reference's own value makes of a range.
         """
         points = [Proposal("reference", {}, "what every ratio is to")]
-        proposals = list(RocksdbRules().start_points(host_limits()))
-        if self._plan.audit_only:
-            proposals = [*speed_alone(self._reference), *proposals]
+        search, catalogue = self._request.kind.search, self._request.catalogue
+        proposals = search.speed_alone(self._reference) if self._plan.audit_only else []
+        for proposer in search.proposers(catalogue):
+            proposals += proposer.start_points(host_limits())
         for proposal in proposals:
             searched = {
-                name: value for name, value in proposal.settings.items() if self._space.takes(name, value)
+                name: spelled
+                for name, value in proposal.settings.items()
+                if self._space.takes(name, spelled := catalogue.normalise(name, value))
             }
             if searched:
                 points.append(replace(proposal, settings=searched))

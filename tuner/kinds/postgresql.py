@@ -1,0 +1,154 @@
+"""PostgreSQL as the commands ask for it: private clusters of one installation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from engines.postgresql import binaries, server_user
+from engines.postgresql import configuration as conf
+from engines.postgresql.engine import PostgresqlEngine
+from engines.postgresql.log_reader import PostgresqlLogReader
+from knobs import configuration
+from knobs.catalogue import Catalogue, Settings
+from knobs.contract import Contract
+from knobs.errors import InvalidInput
+from knobs.finding import Finding
+from knobs.knob import TuningRange
+from knobs.postgresql import durability, tuning
+from knobs.postgresql.catalogue import load
+from tuner.kinds.kind import Chosen, Kind, MemoryNeed, TunedCatalogue, TunedEngine, checked
+from tuner.options import Asked
+from tuner.proposers import postgresql_rules
+from tuner.proposers.pgtune import Pgtune
+from tuner.proposers.proposal import HostLimits, Proposal, Proposer
+
+CONF_NAME = "postgresql.conf"
+CONNECTIONS_BESIDE = 10
+"""Connections that duratune opens beside the clients' (read-back, provocations, counters), and those that
+PostgreSQL keeps for superusers (superuser_reserved_connections, 3 by default)."""
+
+
+class PostgresqlKindRules:
+    """Of the version that the request's server has."""
+
+    def breaking(self, catalogue: Catalogue, stated: Mapping[str, str], contract: Contract) -> list[Finding]:
+        """What breaks the contract, by prediction."""
+        return durability.breaking(stated, contract, catalogue.version)
+
+    def caveats(self, catalogue: Catalogue, stated: Mapping[str, str]) -> list[Finding]:
+        """What is risky although it breaks no contract."""
+        return durability.caveats(stated, catalogue.version)
+
+    def promised(self, catalogue: Catalogue, stated: Mapping[str, str]) -> Sequence[Finding]:
+        """Everything that weakens what settings promise by themselves."""
+        return durability.promise(stated, catalogue.version).findings
+
+    def differences(
+        self, catalogue: Catalogue, engine: TunedEngine, settings: Mapping[str, str], effective: str
+    ) -> list[Finding]:
+        """What was not in force in the session that ran the load, and what came from elsewhere."""
+        del catalogue, settings
+        return _of_postgresql(engine).differences(effective)
+
+    def memory(self, catalogue: TunedCatalogue, stated: Mapping[str, str], clients: int) -> MemoryNeed:
+        """Shared memory, and what each client's backend may take."""
+        wanted, terms = tuning.memory_bytes(catalogue.in_force(stated), clients)
+        return MemoryNeed(wanted, f"the server with {clients} clients", terms)
+
+
+class PostgresqlSearch:
+    """What weakens an acknowledged commit is left out; an audit puts it back. Under `bounded` a commit need
+    not wait for its flush: that is what the contract pays for, so it is searched."""
+
+    rivals: Sequence[str] = (Pgtune.name,)
+
+    def proposers(self, catalogue: Catalogue) -> Sequence[Proposer]:
+        """The rules, and PGTune's for the same host."""
+        return [postgresql_rules.PostgresqlRules(catalogue.version), Pgtune(catalogue.version)]
+
+    def ranges(
+        self, catalogue: Catalogue, host: HostLimits, window_ms: float | None, is_audit: bool
+    ) -> dict[str, TuningRange]:
+        """The ranges for this host and version."""
+        found = dict(tuning.ranges(host.memory_bytes, host.cores, catalogue.version))
+        found |= tuning.UNSAFE_RANGES if is_audit else {}
+        return found if window_ms is None else found | tuning.bounded_ranges(window_ms)
+
+    def speed_alone(self, reference: Mapping[str, str]) -> list[Proposal]:
+        """What somebody who looks at speed alone tries first."""
+        return postgresql_rules.speed_alone(reference)
+
+
+class PostgresqlKind:
+    """PostgreSQL, driven by pgbench or YCSB."""
+
+    name = "postgresql"
+    title = "PostgreSQL"
+    package = "postgresql"
+    families: Sequence[str] = ("pgbench", "ycsb")
+    default_workload = "pgbench:tpcb-like"
+    clients = 8
+    effective_name = "effective.json"
+    beyond_files = ""
+    log_reader = PostgresqlLogReader()
+    rules = PostgresqlKindRules()
+    search = PostgresqlSearch()
+
+    def choose(self, asked: Asked) -> Chosen:
+        """Find the programs and the user, read CONFIG and --set as settings of that version."""
+        programs = binaries.find(asked.bindir)
+        user = server_user.choose()
+        engine = PostgresqlEngine(programs, user, not asked.no_data_checksums)
+        known = load(engine.major)
+        read = configuration.Configuration(self.name, {})
+        if asked.config is not None:
+            read = configuration.read(self.name, asked.config, version=engine.major)
+        given = configuration.parse_settings(self.name, asked.sets or [], engine.major)
+        read = configuration.with_settings(read, given, engine.major)
+        settings = checked(known, read.settings)
+        conf.refuse_unwritable(settings)
+        options = [] if asked.bindir is None else ["--bindir", str(asked.bindir)]
+        options += ["--no-data-checksums"] if asked.no_data_checksums else []
+        return Chosen(
+            engine,
+            known,
+            settings,
+            read.sources,
+            (*read.findings, *engine.notes(settings)),
+            tuple(options),
+            tuple(filter(None, (programs.note, user.note))),
+        )
+
+    def parse(self, asked: Asked, pairs: Sequence[str], where: str) -> Settings:
+        """The values of NAME=VALUE words under the names of the version that is asked for."""
+        version = str(binaries.find(asked.bindir).version.major)
+        return configuration.parse_settings(self.name, pairs, version, where=where)
+
+    def refuse(self, chosen: Chosen, clients: int) -> None:
+        """Raises InvalidInput where the clients and duratune's own connections are more than there may be."""
+        allowed = int(chosen.catalogue.in_force(chosen.settings)["max_connections"])
+        if allowed < clients + CONNECTIONS_BESIDE:
+            raise InvalidInput(
+                f"max_connections={allowed} is less than {clients} clients + {CONNECTIONS_BESIDE} that "
+                f"duratune and superusers need = {clients + CONNECTIONS_BESIDE}",
+                where="max_connections",
+                hint=f"--set max_connections={clients + CONNECTIONS_BESIDE}, or fewer --clients",
+            )
+
+    def again(self, folder: Path, parameters: Mapping[str, str]) -> PostgresqlEngine:
+        """The same programs, and the same user where duratune may choose one."""
+        return PostgresqlEngine.of_recording(folder, parameters)
+
+    def winner(self, engine: TunedEngine, settings: Mapping[str, str]) -> Mapping[str, str]:
+        """A postgresql.conf of what is set over the defaults."""
+        del engine
+        return {CONF_NAME: conf.render(dict(settings))}
+
+
+def _of_postgresql(engine: TunedEngine) -> PostgresqlEngine:
+    assert isinstance(engine, PostgresqlEngine), f"{engine.name} is another engine"
+    return engine
+
+
+KIND: Kind = PostgresqlKind()
