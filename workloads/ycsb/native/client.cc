@@ -33,7 +33,7 @@ void Client::run() {
 void Client::loop() {
   start_ns_ = dt_monotonic_ns();
   for (uint64_t done = 0; done < quota_ && goes_on(); ++done) {
-    if (ledger_.full()) {
+    if (!ledger_.has_room(session_->entries_max())) {
       dt_ledger_ask_stop(shared_.ledger.header(), DT_STOP_LEDGER_FULL);
       break;
     }
@@ -42,6 +42,11 @@ void Client::loop() {
       if (!goes_on()) break;
     }
     perform(requests_.next());
+    if (session_->is_lost()) {
+      // One is enough: a load with fewer clients would be another one.
+      shared_.lose(session_->last_error());
+      break;
+    }
     ledger_.count_operation();
   }
 }

@@ -3,6 +3,8 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
+#include <string>
 
 #include "database.h"
 #include "keys.h"
@@ -16,6 +18,9 @@ enum class Phase : int { warming, measuring, measured };
 
 // What all clients of a run share.
 struct Shared {
+  Shared(const Workload& the_workload, const Plan& the_plan, Ledger& the_ledger, AcknowledgedCounter& the_inserted)
+      : workload(the_workload), plan(the_plan), ledger(the_ledger), inserted(the_inserted) {}
+
   const Workload& workload;
   const Plan& plan;
   Ledger& ledger;
@@ -23,13 +28,26 @@ struct Shared {
   std::atomic<Phase> phase{Phase::warming};
   std::atomic<bool> ends{false};
   std::atomic<uint32_t> running{0};
+
+  // A connection broke, so the load is over. The first to say so is the one that is told.
+  void lose(const std::string& error) {
+    std::lock_guard<std::mutex> lock(mutex);
+    if (lost_error.empty()) lost_error = error.empty() ? "no message" : error;
+    is_lost = true;
+    ends = true;
+  }
+
+  std::mutex mutex;
+  std::atomic<bool> is_lost{false};
+  std::string lost_error;
 };
 
 class Client {
  public:
   Client(Shared& shared, Database& database, uint32_t index);
 
-  // Until the ledger says stop, `ends` is set, or its share of a bounded run that ends cleanly is done.
+  // Until the ledger says stop, `ends` is set, the connection is lost, or its share of a bounded run that ends
+  // cleanly is done.
   void run();
   Measurement& measurement() { return measurement_; }
 

@@ -22,7 +22,8 @@ struct Write {
 };
 
 // One client's connection, used by one thread. A write is in the ledger before the engine is called, and is
-// acknowledged there only after the engine reported success.
+// acknowledged there only after the engine reported success; where the engine is a server, its own processes stamp
+// begin and end.
 class Session {
  public:
   virtual ~Session() = default;
@@ -32,6 +33,10 @@ class Session {
   virtual Result update(const Write& write) = 0;
   // What the engine said at the last Result::error.
   virtual const std::string& last_error() const = 0;
+  // The connection is gone: nothing more can be asked.
+  virtual bool is_lost() const { return false; }
+  // Ledger entries that one operation may take.
+  virtual uint64_t entries_max() const { return 1; }
 };
 
 class Database {
@@ -46,6 +51,8 @@ class Database {
   virtual std::optional<uint64_t> wal_syncs() const = 0;
   // Throws Fault when the engine reports a failure.
   virtual void close() = 0;
+  // The engine is a process of its own, which the crash is for; else it is this one.
+  virtual bool is_served() const { return false; }
 };
 
 }  // namespace duratune

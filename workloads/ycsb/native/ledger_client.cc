@@ -28,6 +28,7 @@ Ledger::Ledger(const std::string& path, uint32_t clients) {
     throw invalid_input("the ledger has room for " + std::to_string(header_->clients) + " clients, not for " +
                         std::to_string(clients));
   }
+  operations_before_ = dt_ledger_operations(header_);
 }
 
 void Ledger::map(const std::string& path) {

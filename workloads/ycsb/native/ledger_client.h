@@ -22,7 +22,8 @@ class Ledger {
 
   dt_ledger_header* header() { return header_; }
   bool records() const { return mapped_bytes_ != 0; }
-  uint64_t operations() const { return dt_ledger_operations(header_); }
+  // Finished since it was mapped.
+  uint64_t operations() const { return dt_ledger_operations(header_) - operations_before_; }
 
  private:
   void map(const std::string& path);
@@ -34,9 +35,11 @@ class Ledger {
   std::unique_ptr<void, Freed> own_;
   dt_ledger_header* header_;
   uint64_t mapped_bytes_ = 0;
+  uint64_t operations_before_ = 0;
 };
 
-// Written by one thread. A write goes: full()? next_sequence(), begin(), the engine's call, then acknowledge() or fail().
+// Written by one thread. A write goes: has_room()? next_sequence(), begin(), the engine's call, then acknowledge() or
+// fail(). Where the engine's own processes stamp entries: next_sequence(), fill(), for each entry; the engine's call.
 class LedgerClient {
  public:
   LedgerClient(Ledger& ledger, uint32_t client)
@@ -44,13 +47,16 @@ class LedgerClient {
         shared_(dt_ledger_client_of(header_, client)),
         client_(client),
         records_(ledger.records()) {
-    if (records_) entries_ = dt_ledger_entries(header_, client);
+    if (!records_) return;
+    entries_ = dt_ledger_entries(header_, client);
+    // A run may go on where another ended.
+    begun_ = __atomic_load_n(&shared_->count, __ATOMIC_ACQUIRE);
   }
 
   // The client's number in values: the loader is 0, so run clients count from 1.
   uint32_t number() const { return client_ + 1; }
   uint64_t next_sequence() const { return begun_ + 1; }
-  bool full() const { return records_ && begun_ >= header_->capacity; }
+  bool has_room(uint64_t entries) const { return !records_ || begun_ + entries <= header_->capacity; }
   void count_operation() { dt_ledger_count_operation(shared_); }
 
   void begin(uint64_t register_id, uint64_t checksum, uint32_t kind) {
@@ -62,6 +68,29 @@ class LedgerClient {
       dt_ledger_begin(header_, shared_, entry_);
     }
     ++begun_;
+  }
+
+  // An entry that the engine's processes begin and end, by the token in its value (docs/formats.md, "Tokens").
+  void fill(uint64_t register_id, uint64_t checksum, uint32_t kind, uint32_t nth) {
+    if (records_) {
+      entry_ = entries_ + begun_;
+      entry_->register_id = register_id;
+      entry_->checksum = checksum;
+      entry_->extra = static_cast<uint64_t>(nth) << 32;
+      entry_->kind = kind;
+    }
+    ++begun_;
+  }
+
+  // The engine's number of the transaction that the newest `entries` entries were written by.
+  void note_transaction(uint64_t entries, uint32_t transaction) {
+    if (!records_) return;
+    for (dt_ledger_entry* entry = entry_; entries > 0; --entry, --entries) entry->extra |= transaction;
+  }
+
+  // Whether the newest entry is acknowledged; so is everything where nothing is recorded.
+  bool is_acknowledged() const {
+    return !records_ || __atomic_load_n(&entry_->status, __ATOMIC_ACQUIRE) == DT_STATUS_ACKNOWLEDGED;
   }
 
   void acknowledge() {

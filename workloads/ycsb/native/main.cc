@@ -1,7 +1,10 @@
-// duratune-ycsb: YCSB's core workloads on RocksDB, with a ledger of every write.
+// duratune-ycsb: YCSB's core workloads on RocksDB or PostgreSQL, with a ledger of every write.
 //
-//   duratune-ycsb load|run|verify|effective|vectors SPEC
-//   duratune-ycsb verify -          spec paths on stdin
+//   duratune-ycsb load|run SPEC                 on what the spec names: db.path or pg.conninfo
+//   duratune-ycsb effective|verify SPEC         RocksDB
+//   duratune-ycsb read-back SPEC                PostgreSQL
+//   duratune-ycsb verify|read-back -            spec paths on stdin
+//   duratune-ycsb vectors SPEC
 //
 // stdout is one JSON object a line; exit code 2 for bad input, 1 for everything else that went wrong.
 
@@ -19,6 +22,7 @@
 #include "lifeline.h"
 #include "load.h"
 #include "plan.h"
+#include "postgresql_commands.h"
 #include "rocksdb_database.h"
 #include "runner.h"
 #include "vectors.h"
@@ -93,10 +97,21 @@ void verify(const std::string& argument) {
   }
 }
 
+// The engine is the one whose database the spec names.
+bool is_for_postgresql(const Spec& spec) {
+  const bool is_named = spec.find("pg.conninfo").has_value();
+  if (is_named && spec.find("db.path")) throw invalid_input("the spec names both db.path and pg.conninfo");
+  return is_named;
+}
+
+void load_either(const Spec& spec) { is_for_postgresql(spec) ? pg_load(spec) : load(spec); }
+void run_either(const Spec& spec) { is_for_postgresql(spec) ? pg_run(spec) : run(spec); }
+
 void dispatch(const std::string& command, const std::string& argument) {
   const std::map<std::string, void (*)(const Spec&)> commands = {
-      {"load", load}, {"run", run}, {"effective", effective}, {"vectors", print_vectors}};
+      {"load", load_either}, {"run", run_either}, {"effective", effective}, {"vectors", print_vectors}};
   if (command == "verify") return verify(argument);
+  if (command == "read-back") return pg_read_back(argument);
   const auto found = commands.find(command);
   if (found == commands.end()) throw invalid_input("'" + command + "' is no subcommand");
   found->second(Spec::from_file(argument));
@@ -111,7 +126,7 @@ void dispatch(const std::string& command, const std::string& argument) {
 int main(int argc, char** argv) {
   using namespace duratune;
   try {
-    if (argc != 3) throw invalid_input("usage: duratune-ycsb load|run|verify|effective|vectors SPEC");
+    if (argc != 3) throw invalid_input("usage: duratune-ycsb load|run|verify|read-back|effective|vectors SPEC");
     dispatch(argv[1], argv[2]);
     return 0;
   } catch (const Fault& fault) {

@@ -1,5 +1,7 @@
 #include "runner.h"
 
+#include <unistd.h>
+
 #include <chrono>
 #include <optional>
 #include <thread>
@@ -16,6 +18,8 @@ using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
 constexpr microseconds kPoll{1000};
+// How long clients may take to end once the load is over: a server that hangs keeps them for ever.
+constexpr milliseconds kClientsEnd{300};
 
 // The application's own habits beside the load: flushing or syncing the WAL, and the sampling of the sync counter.
 class Background {
@@ -101,7 +105,7 @@ class Run {
         plan_(plan),
         ledger_(ledger),
         inserted_(workload.record_count),
-        shared_{workload, plan, ledger, inserted_, {Phase::warming}, {false}, {0}} {
+        shared_(workload, plan, ledger, inserted_) {
     for (uint32_t i = 0; i < plan.threads; ++i) clients_.push_back(std::make_unique<Client>(shared_, database, i));
   }
 
@@ -112,7 +116,7 @@ class Run {
     warm_up();
     measure(background);
     if (plan_.operations > 0) await_operations();
-    if (!plan_.stop_after) go_on_until_killed();
+    if (!plan_.stop_after || shared_.is_lost) go_on_until_killed();
     shared_.ends = true;
     for (std::thread& thread : threads_) thread.join();
     provoker.reset();
@@ -131,7 +135,7 @@ class Run {
   }
 
   bool over() const {
-    return shared_.running.load() == 0 || dt_ledger_stop_reason(ledger_.header()) != DT_STOP_NONE;
+    return shared_.running.load() == 0 || shared_.ends || dt_ledger_stop_reason(ledger_.header()) != DT_STOP_NONE;
   }
 
   void wait_s(double seconds) const {
@@ -201,13 +205,29 @@ class Run {
     }
   }
 
-  // The load goes on, so that the kill hits it at work. Only a full log, a full ledger or a request ends it.
+  std::string end_name() const {
+    if (shared_.is_lost) return "connection-lost";
+    const std::string why = stop_name();
+    return why.empty() ? "no client is left" : why;
+  }
+
+  // The load goes on, so that the kill hits it at work. Only a full log, a full ledger, a request or a server's end
+  // stops it. An engine within this process then waits for its kill; a server's client has no more to do.
   [[noreturn]] void go_on_until_killed() {
     while (!over()) std::this_thread::sleep_for(milliseconds(2));
+    const uint64_t until = dt_monotonic_ns() + std::chrono::nanoseconds(kClientsEnd).count();
+    while (database_.is_served() && shared_.running.load() > 0 && dt_monotonic_ns() < until) {
+      std::this_thread::sleep_for(kPoll);
+    }
     Measurement all;
+    {
+      std::lock_guard<std::mutex> lock(shared_.mutex);
+      all.last_error = shared_.lost_error;
+    }
     for (auto& client : clients_) all.add(client->measurement());
-    const std::string why = stop_name();
-    emit(event("stopped").text("why", why.empty() ? "no client is left" : why).text("last_error", all.last_error));
+    emit(event("stopped").text("why", end_name()).text("last_error", all.last_error));
+    // Clients that a hanging server keeps, and a provocation under way, end with the process.
+    if (database_.is_served()) _exit(0);
     for (;;) std::this_thread::sleep_for(std::chrono::seconds(3600));
   }
 

@@ -18,23 +18,13 @@
 #include "keys.h"
 #include "lifeline.h"
 #include "rocksdb_instance.h"
+#include "row.h"
 #include "value.h"
 #include "workload.h"
 #include "workloads/ledger.h"
 
 namespace duratune {
 namespace {
-
-struct Row {
-  uint64_t key;
-  uint64_t sequence;
-  uint32_t client;
-  uint32_t flags;
-  uint64_t checksum;
-};
-static_assert(sizeof(Row) == 32, "the rows are read by others");
-
-enum RowFlag : uint32_t { kHeaderReadable = 1, kChecksumRight = 2, kKeyMatches = 4 };
 
 class Silence : public rocksdb::Logger {
  public:
@@ -158,7 +148,7 @@ class Verification {
 
   Row row_of(std::string_view key, std::string_view value) {
     const std::optional<ValueHeader> header = read_header(value);
-    if (!header) return Row{UINT64_MAX, 0, 0, 0, 0};
+    if (!header) return kUnreadable;
     uint32_t flags = kHeaderReadable;
     if (checksum_is_right(value, *header)) flags |= kChecksumRight;
     names_.write(header->key, name_);
