@@ -12,11 +12,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
+from crashlab.judging.audit import Audit
 from crashlab.judging.judge import judge_states, recover_states
 from crashlab.judging.verdict import Verdict, worst
 from crashlab.kill import MeasurePlan, measure_and_kill
+from crashlab.models.covering import changes_before
 from crashlab.recording.record import RecordPlan, record
+from crashlab.recording.recorded import Recording
 from crashlab.recording.recorder import Recorder
+from crashlab.recording.write_log import Kind
 from crashlab.states.plan import PlannedState
 from crashlab.subject import Subject
 from engines.scratch import Scratch
@@ -30,6 +36,8 @@ CONTROL_THREADS = 4
 CONTROL_PLAN = RecordPlan(operations=400, log_bytes=64 << 20, provoke="flush@0.5")
 CONTROL_MEASURE = MeasurePlan(warmup_s=0.1, measure_s=0.2)
 KILL = "kill"
+LOSSY_KILLS_MAX = 3
+TORN_DRAWS = 4
 
 
 @dataclass(frozen=True)
@@ -73,29 +81,25 @@ def run_controls(
             got = _recorded(control, recorder, sharing, scratch, parent, seed)
             found += [Control(f"{model}.{pick}", wanted, *got[model]) for model in sharing]
         control = small.with_settings(getattr(kinds["cache"], pick))
-        found.append(Control(f"{KILL}.{pick}", wanted, *_killed(control, scratch, parent, seed)))
+        found.append(
+            Control(f"{KILL}.{pick}", wanted, *_killed(control, wanted, recorder, scratch, parent, seed))
+        )
     return sorted(found, key=lambda control: control.name)
 
 
 def _recorded(
     subject: Subject, recorder: Recorder, models: Sequence[str], scratch: Scratch, parent: Path, seed: int
 ) -> Mapping[str, tuple[Verdict, str]]:
-    """One recorded run, judged by each of the models at its end and in its middle."""
+    """One recorded run, judged by each of the models at its end, in its middle, and where it must show."""
     folder = scratch.folder(parent, "control")
     try:
         loaded = folder / "load"
         loaded.mkdir()
         subject.workload.load(subject.launch(loaded), loaded, seed)
         recording = record(
-            subject, loaded / "db", folder / "recording", scratch, recorder, CONTROL_PLAN, seed
+            subject, loaded / "db", folder / "recording", scratch, recorder, CONTROL_PLAN, seed, parent
         )
-        last = recording.timeline.last_position
-        middle = (recording.facts.first_position + last) // 2
-        planned = [
-            PlannedState(model, position, seed, "exposure", "control")
-            for model in models
-            for position in (middle, last)
-        ]
+        planned = [state for model in models for state in _planned(recording, model, seed)]
         recovered = recover_states(recording, subject, planned, scratch, folder)
         judged = list(judge_states(recording, recovered, STRICT))
         return {
@@ -117,12 +121,69 @@ def _recorded(
         scratch.remove(folder)
 
 
-def _killed(subject: Subject, scratch: Scratch, parent: Path, seed: int) -> tuple[Verdict, str]:
-    try:
-        judgement = measure_and_kill(subject, CONTROL_MEASURE, scratch, parent, seed).judge(STRICT)
-        return judgement.verdict, judgement.unknown_why or ", ".join(judgement.reasons)
-    except Undecided as error:
-        return Verdict.UNKNOWN, str(error)
+def _planned(recording: Recording, model: str, seed: int) -> list[PlannedState]:
+    """The middle and the end of the run, and where a model must show what it sees.
+
+    For `cache` that is the moment where an acknowledged write stayed longest in the engine's memory; for a
+    model that tears writes the one with most unsynced writes to data files, with several draws.
+    """
+    last = recording.timeline.last_position
+    moments = [((recording.facts.first_position + last) // 2, seed), (last, seed)]
+    if model == "cache":
+        moments += [(position, seed) for position in _longest_unwritten(recording.audit)]
+    elif model.startswith("torn"):
+        moments += [
+            (position, seed + draw) for position in _most_unsynced(recording) for draw in range(TORN_DRAWS)
+        ]
+    return [
+        PlannedState(model, position, draw, "exposure", "control")
+        for position, draw in dict.fromkeys(moments)
+    ]
+
+
+def _longest_unwritten(audit: Audit) -> list[int]:
+    """Just after the acknowledgement whose bytes came last to the file; nothing where all had come before."""
+    delay = np.where(audit.history.acknowledged & audit.located, audit.written_from - audit.history.end, 0)
+    row = int(np.argmax(delay)) if len(delay) else -1
+    return [int(audit.history.end[row]) + 1] if row >= 0 and delay[row] > 0 else []
+
+
+def _most_unsynced(recording: Recording) -> list[int]:
+    """Just before the sync of a data file at whose begin most writes to such files were unsynced."""
+    data = [
+        file
+        for number, file in enumerate(recording.disk.files)
+        if recording.reader.role(recording.paths.get(number, "")) == "relation"
+    ]
+    first = recording.facts.first_position
+    begins = [sync.begin for file in data for sync in file.syncs if sync.begin > first]
+
+    def unsynced(position: int) -> int:
+        return sum(
+            1
+            for file in data
+            for change, is_durable in changes_before(file, recording.horizons, position, position)
+            if change.kind is Kind.WRITE and not is_durable
+        )
+
+    return [max(begins, key=unsynced)] if begins else []
+
+
+def _killed(
+    subject: Subject, wanted: Verdict, recorder: Recorder, scratch: Scratch, parent: Path, seed: int
+) -> tuple[Verdict, str]:
+    """The kill; a lossy one again if it lost nothing, because a single one may be lucky."""
+    got = Verdict.UNKNOWN, ""
+    for attempt in range(LOSSY_KILLS_MAX if wanted is Verdict.BROKEN else 1):
+        try:
+            run = measure_and_kill(subject, CONTROL_MEASURE, recorder, scratch, parent, seed + attempt)
+            judgement = run.judge(STRICT)
+            got = judgement.verdict, judgement.unknown_why or ", ".join(judgement.reasons)
+        except Undecided as error:
+            got = Verdict.UNKNOWN, str(error)
+        if got[0] is wanted:
+            break
+    return got
 
 
 def unknown_because(controls: Sequence[Control]) -> str:

@@ -22,7 +22,12 @@ from crashlab.judging.judge import (
 )
 from crashlab.judging.oracle import Cut, History
 from crashlab.judging.verdict import Judgement, Verdict
+from crashlab.preload.access import opened_to
+from crashlab.preload.processes import ProcessList, unreported
+from crashlab.recording.recorder import Recorder
 from crashlab.subject import Subject
+from engines.engine import Engine, LogReader
+from engines.process import Killed
 from engines.scratch import Scratch
 from knobs.contract import Contract
 from knobs.errors import MachineLacks
@@ -52,8 +57,9 @@ class MeasurePlan:
 class KilledRun:
     """A run that was measured and killed, and what recovery made of it.
 
-    ``measured`` is the driver's own account; ``effective`` the settings in force, as an OPTIONS text.
+    ``measured`` is the driver's own account; ``effective`` the settings in force, in the engine's own form.
     ``log_bytes`` is what recovery had to replay, ``log_bytes_max`` what the settings allow it to be.
+    ``faults`` say why nothing may be concluded from its ledger.
     """
 
     measured: Mapping[str, Any]
@@ -63,6 +69,7 @@ class KilledRun:
     recovered: Recovered | None
     log_bytes: int = 0
     log_bytes_max: int | None = None
+    faults: tuple[str, ...] = ()
 
     @property
     def recovery_s_predicted(self) -> float | None:
@@ -73,7 +80,12 @@ class KilledRun:
         """
         if self.recovered is None or self.log_bytes_max is None or self.log_bytes < LOG_BYTES_FOR_A_RATE:
             return None
-        return self.recovered.recovery_s * max(1.0, self.log_bytes_max / self.log_bytes)
+        longer = max(1.0, self.log_bytes_max / self.log_bytes)
+        redo = self.recovered.redo
+        if redo is None:
+            return self.recovered.recovery_s * longer
+        # What a start takes beside the replay does not grow with the log.
+        return self.recovered.recovery_s + redo.seconds * (longer - 1.0)
 
     @property
     def throughput(self) -> float:
@@ -84,6 +96,8 @@ class KilledRun:
         """The kill's judgement under a contract."""
         if self.recovered is None:
             return Judgement.unknown("the killed run was not recovered")
+        if self.faults:
+            return Judgement.unknown("; ".join(self.faults))
         judgement = judge_recovered(self.history, self.recovered, self.cut, contract, "process-crash")
         if judgement.verdict is Verdict.HELD and judgement.acks == 0:
             return Judgement.unknown("the killed run acknowledged no write, so there is nothing to lose")
@@ -101,6 +115,7 @@ class KilledRun:
 def measure_and_kill(
     subject: Subject,
     plan: MeasurePlan,
+    recorder: Recorder,
     scratch: Scratch,
     parent: Path,
     seed: int,
@@ -110,7 +125,8 @@ def measure_and_kill(
 ) -> KilledRun:
     """Load or clone, warm up, measure, kill while the load runs, and recover a clone.
 
-    ``parent`` takes the data folder; ``base`` is a loaded database to clone instead of loading. With
+    ``parent`` takes the data folder; ``base`` is a loaded database to clone instead of loading; ``recorder``
+    stamps the acknowledgements where the clients do not. With
     ``recover`` False the run is only measured. Raises
     InvalidInput where the engine rejects the settings, MachineLacks on a full disk, Undecided where
     the run does not get as far as being measured.
@@ -118,7 +134,7 @@ def measure_and_kill(
     folder = scratch.folder(parent, "measured")
     shared = scratch.folder(SHARED_MEMORY, "ledger")
     try:
-        return _run(subject, plan, folder, shared / "ledger", seed, recover, base)
+        return _run(subject, plan, recorder, folder, shared, seed, recover, base)
     finally:
         scratch.remove(folder)
         scratch.remove(shared)
@@ -127,8 +143,9 @@ def measure_and_kill(
 def _run(
     subject: Subject,
     plan: MeasurePlan,
+    recorder: Recorder,
     folder: Path,
-    ledger_path: Path,
+    shared: Path,
     seed: int,
     recover: bool,
     base: Path | None,
@@ -150,19 +167,20 @@ def _run(
         target_per_s=plan.target_per_s,
         ticker_ms=0,  # the kill needs no write log, so nobody asks for the engine's count of syncs
     )
+    ledger_path = shared / "ledger"
     with Ledger.create(ledger_path, subject.threads, capacity) as ledger:
-        with subject.workload.start(launch, run_plan, folder, ledger_path) as run:
+        stamping = _Stamping(subject.engine, recorder, shared, ledger_path)
+        with subject.workload.start(launch, run_plan, folder, ledger_path, stamping.environment) as run:
             run.wait_for("opened", OPEN_DEADLINE_S)
-            measured = run.wait_for("measured", seconds)
+            run.wait_for("measured", seconds)
             positions: list[int] = []
             # As late as can be: what is acknowledged between the look and the signal does not count.
             killed = run.kill(lambda: positions.append(ledger.position))
+            measured, faults = run.figures(), [*run.faults(), *stamping.faults(killed)]
         effective = (folder / EFFECTIVE_NAME).read_text(encoding="utf-8")
-        history = History(ledger.entries(), subject.workload.initial_records)
+        workload = subject.workload
+        history = History(ledger.entries(), workload.initial_records, workload.register_per_write)
     recovered, reader = None, subject.engine.log_reader
-    log_bytes = sum(
-        path.stat().st_size for path in launch.database.rglob("*") if reader.role(path.name) == "wal"
-    )
     if recover:
 
         def attempt() -> Recovered:
@@ -175,6 +193,9 @@ def _run(
         lack = lack_of_room(recovered, folder)
         if lack:
             raise MachineLacks(lack, where=str(folder), hint="free space, or name another folder with --data")
+    log_bytes = _log_bytes(launch.database, recovered, reader)
+    began_ns = int(history.begin_ns.min(initial=killed.at_ns))
+    log_bytes_per_s = log_bytes / max((killed.at_ns - began_ns) / 1e9, 0.001)
     return KilledRun(
         measured,
         effective,
@@ -182,5 +203,36 @@ def _run(
         Cut(positions[-1], killed.at_ns),
         recovered,
         log_bytes,
-        subject.engine.log_bytes_max(effective),
+        subject.engine.log_bytes_max(effective, log_bytes_per_s),
+        tuple(faults),
+    )
+
+
+class _Stamping:
+    """The recorder in a run without a write log, where it is the server that stamps acknowledgements."""
+
+    def __init__(self, engine: Engine, recorder: Recorder, shared: Path, ledger: Path) -> None:
+        self.environment: Mapping[str, str] | None = None
+        self._processes = shared / "processes"
+        if engine.stamps_in_server:
+            ProcessList.create(self._processes)
+            environment = recorder.acks_environment(ledger, self._processes)
+            files = (ledger, self._processes)
+            self.environment = opened_to(engine.runs_as, shared, files, environment)
+
+    def faults(self, killed: Killed) -> list[str]:
+        """Whether a process of the engine was there in which the recorder was not."""
+        if self.environment is None:
+            return []
+        missing = unreported((process.pid for process in killed.processes), ProcessList.read(self._processes))
+        return [f"the recorder did not report in from process {pid}" for pid in missing]
+
+
+def _log_bytes(database: Path, recovered: Recovered | None, reader: LogReader) -> int:
+    """What recovery had to replay: as the engine says, else the size of the logs that were left."""
+    if recovered is not None and recovered.redo is not None:
+        return recovered.redo.log_bytes
+    paths = [path for path in database.rglob("*") if path.is_file()]
+    return sum(
+        path.stat().st_size for path in paths if reader.role(path.relative_to(database).as_posix()) == "wal"
     )

@@ -26,6 +26,8 @@ def missing_after_reopen(subject: Subject, base: Path, scratch: Scratch, parent:
     wanted = subject.workload.initial_records
     if not recovered.recovered:
         return f"the loaded base does not reopen: {recovered.error}"
+    if recovered.base_rows_lost:
+        return f"a clean reopen of the loaded base lacks {recovered.base_rows_lost} of its rows"
     if len(recovered.candidate) < wanted:
         return f"a clean reopen of the loaded base shows {len(recovered.candidate)} of {wanted} records"
     return ""

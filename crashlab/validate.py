@@ -73,7 +73,9 @@ class Lab:
         base: Path | None = None,
     ) -> KilledRun:
         """Measure and kill one run (crashlab/kill.py)."""
-        return measure_and_kill(subject, plan, self.scratch, self.data, seed, recover=recover, base=base)
+        return measure_and_kill(
+            subject, plan, self.recorder, self.scratch, self.data, seed, recover=recover, base=base
+        )
 
     def record(
         self, subject: Subject, contract: Contract, plan: RecordPlan, folder: Path, seed: int
@@ -85,7 +87,7 @@ class Lab:
             small.workload.load(small.launch(work), work, seed)
             shortfall = missing_after_reopen(small, work / "db", self.scratch, self.data)
             paced = replace(_paced(plan, contract), notes=(shortfall,) if shortfall else ())
-            return record(small, work / "db", folder, self.scratch, self.recorder, paced, seed)
+            return record(small, work / "db", folder, self.scratch, self.recorder, paced, seed, self.data)
         finally:
             self.scratch.remove(work)
 

@@ -177,7 +177,8 @@ class Engine(Protocol):
         """The same with nothing but its defaults."""
 
     def bound(self, scratch: Scratch, watcher: Watcher | None, folder: Path) -> Engine:
-        """The same in a lab: ``scratch`` notes what it makes in ``folder``, ``watcher`` ends its processes."""
+        """The same in a lab, which notes in ``scratch`` what is made in ``folder``, and whose ``watcher`` ends
+        the engine's processes."""
 
     def reaches(self, folder: Path) -> bool:
         """Whether the engine's processes may pass this folder, or the first one above it that exists."""
@@ -192,7 +193,7 @@ class Engine(Protocol):
         """The settings in force, of the text that a run left of them."""
 
     def log_bytes_max(self, effective: str, log_bytes_per_s: float) -> int | None:
-        """How much log a recovery may have to replay under these settings, by a load that writes so much of it.
+        """How much log a recovery may have to replay under these settings; None where nothing bounds it.
 
-        None where nothing bounds it.
+        The load writes ``log_bytes_per_s`` of it.
         """

@@ -234,20 +234,20 @@ def kill_tree(
 ) -> Killed:
     """SIGKILL ``root`` and all its descendants, ``root`` first, and wait until none is left.
 
-    A ``root`` with children is stopped before they are enumerated, so it starts nothing meanwhile. One
+    A ``root`` with children is stopped before they are enumerated, so it starts nothing meanwhile; its
+    children work on until they are killed, so nothing is looked for between ``at_last`` and the signals. One
     without is killed as it runs: a stop would let the system calls under way finish, and spare it just
     what a process crash does to them. Its process group is killed too when it leads one. ``reap`` waits
     for root where it is the caller's child; ``at_last`` is called just before the first signal. Raises
     Undecided if a process is still there after 30 s (it hangs in the kernel).
     """
     leads_group = identify(root.pid) == root and _group_of(root.pid) == root.pid
-    has_children = bool(_descendants(root))
-    at_last()
-    at_ns = time.monotonic_ns()
     tree = [root]
-    if has_children:
+    if _descendants(root):
         _signal(root, signal.SIGSTOP)
         tree += _descendants(root)
+    at_last()
+    at_ns = time.monotonic_ns()
     for process in tree:
         _signal(process, signal.SIGKILL)
     if leads_group:

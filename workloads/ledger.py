@@ -192,6 +192,14 @@ class Ledger:
             time.sleep(10e-6)
         return None
 
+    def put_sync_sample(self, sample: SyncSample) -> None:
+        """Store a sample of the engine's sync counter; only one process may do so in one run."""
+        generation = self._u64(_SYNC_AT)
+        # Odd while it is being written, as `sync_sample` expects.
+        struct.pack_into("<Q", self._memory, _SYNC_AT, generation + 1)
+        struct.pack_into("<3Q", self._memory, _SYNC_AT + 8, *sample)
+        struct.pack_into("<Q", self._memory, _SYNC_AT, generation + 2)
+
     def entries(self) -> Entries:
         """A copy of every published entry. Raises InvalidInput where an entry contradicts itself."""
         counts = self._of_clients(_COUNT_AT)

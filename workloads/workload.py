@@ -6,7 +6,7 @@ A workload is one folder plus one line in ``registry.py``.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar
 
@@ -63,12 +63,20 @@ class Plan:
             raise InvalidInput("; ".join(faults), where="plan of a run")
 
 
+@dataclass(frozen=True)
+class Redo:
+    """How much log a recovery replayed, and how long that took; the rest of a start is no replay."""
+
+    log_bytes: int
+    seconds: float
+
+
 @dataclass(frozen=True, eq=False)
 class Recovered:
     """What the engine made of a crash state.
 
     ``recovered`` tells whether it came back with the candidate's settings; ``stage`` is where something
-    failed (``recover``, ``scan``, ``neutral-open``, ``neutral-scan``, ``checksum``) with the engine's words
+    failed (``recover``, ``scan``, ``neutral-open``, ``neutral-scan``, ``checksum``, ...) with the engine's words
     in ``error``, both "" if nothing did. ``candidate`` and ``neutral`` are the rows (dtype ROW) that the
     two starts read, in key order.
     """
@@ -81,6 +89,17 @@ class Recovered:
     neutral: NDArray[np.void]
     is_late: bool = False
     """Whether it was given up at the deadline: nothing but the time is known then."""
+    checks: tuple[str, ...] = ()
+    """What it was checked for, in words."""
+    notes: tuple[str, ...] = ()
+    """What explains a loss, if there is one."""
+    base_rows_lost: int = 0
+    """How many rows of the loaded base, beside the registers, are not there."""
+    transactions: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, dtype=np.uint64))
+    """For each row of ``candidate`` the engine's own number of the transaction that wrote it; empty where
+    the engine's log says whose each write is."""
+    redo: Redo | None = None
+    """What recovery replayed, where the engine tells it."""
 
 
 class Run(Protocol):
@@ -109,6 +128,12 @@ class Run(Protocol):
         ``at_last`` is called just before the first signal.
         """
 
+    def figures(self) -> Event:
+        """What the measured phase came to; asked after the kill."""
+
+    def faults(self) -> list[str]:
+        """Why nothing may be concluded from the run's ledger; asked after the kill."""
+
     def __enter__(self) -> Self: ...
 
     def __exit__(self, *exception: object) -> None:
@@ -118,10 +143,11 @@ class Run(Protocol):
 class Verifier(Protocol[LaunchT]):
     """Recovers many instances one after another. Used in a ``with`` statement."""
 
-    def verify(self, launch: LaunchT, deadline_s: float) -> Recovered:
+    def verify(self, launch: LaunchT, deadline_s: float, *, is_touched: bool = True) -> Recovered:
         """Recover the instance that ``launch`` names, which is changed by it, and read it back.
 
-        One that takes longer than the deadline is not recovered, which is no error.
+        One that takes longer than the deadline is not recovered, which is no error. Where its data files are
+        the base's own (not ``is_touched``) what is slow and looks at those alone may be left out.
         """
 
     def __enter__(self) -> Self: ...
@@ -147,6 +173,10 @@ class Workload(Protocol[LaunchT]):
     @property
     def initial_records(self) -> int:
         """How many registers have a version before the run."""
+
+    @property
+    def register_per_write(self) -> bool:
+        """Whether each write is a register of its own, which the ledger does not name."""
 
     def at_most(self, records: int) -> Self:
         """The same on a data set of at most so many records."""

@@ -19,8 +19,8 @@ import numpy.typing as npt
 
 from crashlab.judging.oracle import NEVER, Booleans, History, Integers, recovered_index
 from crashlab.judging.timeline import Timeline
-from crashlab.recording.write_log import Kind
-from crashlab.states.disk import written_bytes
+from crashlab.recording.write_log import Kind, Operation
+from crashlab.states.disk import WRITE_IS_ITS_OWN_SYNC, written_bytes
 from crashlab.states.horizon import Horizons
 from crashlab.states.lives import Life
 from engines.engine import LogMap, LogPlace
@@ -171,10 +171,11 @@ class _Reach:
         self._horizon = horizons.of(life.file)
         self._reached: list[int] = []
         self._ended: list[int] = []
+        self._durable: list[int] = []
         base = life.file.base
         if base_bytes is None:
             base_bytes = base.content.stat().st_size if base and life.is_of_base else 0
-        reached, ended = base_bytes, 0
+        reached, ended, durable = base_bytes, 0, 0
         self._base_bytes = base_bytes
         self._unfinished = False
         final = life.final_content()
@@ -187,8 +188,10 @@ class _Reach:
             data = bytes(change.data[: written_bytes(change)])
             reached = max(reached, change.a + _common(data, final[change.a : change.a + len(data)]))
             ended = max(ended, change.end)
+            durable = max(durable, self._durable_from(change, change.end))
             self._reached.append(reached)
             self._ended.append(ended)
+            self._durable.append(durable)
 
     def written_from(self, offset: int) -> int:
         """From which position on every byte before the offset had been written; NEVER if none."""
@@ -199,10 +202,16 @@ class _Reach:
 
     def covered_from(self, offset: int) -> int:
         """From which position on every byte before the offset was durable; NEVER if none."""
-        written = self.written_from(offset)
-        if written in (0, NEVER):
-            return written
-        covered = self._horizon.covered_from(written - 1)
+        if offset <= self._base_bytes:
+            return 0
+        index = bisect_left(self._reached, offset)
+        return self._durable[index] if index < len(self._durable) else int(NEVER)
+
+    def _durable_from(self, change: Operation, end: int) -> int:
+        """From when on one write is durable: at once where it was a sync of its own."""
+        if change.flags & WRITE_IS_ITS_OWN_SYNC:
+            return end + 1
+        covered = self._horizon.covered_from(end)
         return int(NEVER) if covered is None else covered
 
     @property
@@ -253,6 +262,7 @@ def disagreement(
 ) -> Disagreement:
     """Hold one `synced` state's recovered rows against the audit at its position."""
     history = audit.history
+    rows = history.keyed(rows)
     present = recovered_index(history, rows)
     key = rows["key"].astype(np.int64)
     recovered_begin = np.full(history.registers, -1, dtype=np.int64)

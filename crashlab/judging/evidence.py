@@ -177,6 +177,7 @@ def _undecided(state: JudgedState, why: str) -> JudgedState:
         Judgement.unknown(why, state.judgement.acks),
         state.recovery_s,
         state.disagreement,
+        state.checks,
     )
 
 

@@ -31,7 +31,7 @@ from knobs.contract import Contract
 from workloads.workload import Recovered, Verifier
 
 RECOVERY_DEADLINE_S = 60.0
-CHECKS = ("rows as the candidate reads them", "rows with neutral settings", "table checksums")
+DATA_ROLES = ("table", "relation", "transactions", "control")
 FREE_BYTES_MIN = 64 << 20
 """With less room than this a failed recovery is laid to the disk, not to the state."""
 _KILLED_FROM_OUTSIDE = "signal 9"
@@ -58,6 +58,7 @@ class JudgedState:
     judgement: Judgement
     recovery_s: float
     disagreement: Disagreement | None = None
+    checks: tuple[str, ...] = ()
 
     @property
     def crash(self) -> CrashKind:
@@ -126,7 +127,11 @@ class _Recoverer:
         recording = self._recording
         image = MODELS[state.model].image(recording.disk, recording.horizons, state.position, state.seed)
         launch = self._subject.launch(folder).at(self._materialiser.build(image, target))
-        return verifier.verify(launch, RECOVERY_DEADLINE_S)
+        is_touched = any(
+            recording.reader.role(path) in DATA_ROLES and not file.untouched
+            for path, file in image.files.items()
+        )
+        return verifier.verify(launch, RECOVERY_DEADLINE_S, is_touched=is_touched)
 
 
 def recover_patiently(attempt: Callable[[], Recovered]) -> Recovered:
@@ -173,7 +178,7 @@ def _judge_state(recording: Recording, state: RecoveredState, contract: Contract
             judgement = Judgement.unknown(
                 f"{against_audit.survived} writes survived that the audit calls exposed", judgement.acks
             )
-    return JudgedState(planned, judgement, state.recovered.recovery_s, against_audit)
+    return JudgedState(planned, judgement, state.recovered.recovery_s, against_audit, state.recovered.checks)
 
 
 def judge_recovered(
@@ -190,8 +195,13 @@ def judge_recovered(
         return _failed(history, cut, "unrecoverable", recovered)
     views = {"as the candidate reads it": recovered.candidate, "with neutral settings": recovered.neutral}
     judgement = _worse(
-        [_labelled(judge(history, rows, cut, contract, crash), name) for name, rows in views.items()]
+        [
+            _labelled(judge(history, rows, cut, contract, crash, recovered.base_rows_lost), name)
+            for name, rows in views.items()
+        ]
     )
+    if judgement.lost or judgement.lost_initial:
+        judgement = replace(judgement, evidence=(*recovered.notes, *judgement.evidence))
     if recovered.stage:
         judgement = with_reason(judgement, "corrupt", f"{recovered.stage}: {recovered.error}")
     if contract.recovery_s is not None and recovered.recovery_s > contract.recovery_s:

@@ -52,9 +52,15 @@ class Cut:
 class History:
     """What the clients did, as arrays: one row for each write that was begun in the run."""
 
-    def __init__(self, entries: Entries, initial_records: int) -> None:
+    def __init__(self, entries: Entries, initial_records: int, register_per_write: bool = False) -> None:
+        """With ``register_per_write`` each write has a register of its own, whatever the ledger names."""
         self.initial_records = initial_records
-        self.register: Integers = entries.register.astype(np.int64)
+        self.register_per_write = register_per_write
+        self.register: Integers = (
+            np.arange(len(entries), dtype=np.int64)
+            if register_per_write
+            else entries.register.astype(np.int64)
+        )
         self.begin: Integers = entries.begin.astype(np.int64)
         self.begin_ns: Integers = entries.begin_ns.astype(np.int64)
         self.acknowledged: Booleans = entries.status == ACKNOWLEDGED
@@ -88,6 +94,19 @@ class History:
         row = first[slot - 1] + sequence - 1
         known &= row < first[slot]
         return np.where(known, row, -1)
+
+    def keyed(self, rows: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
+        """Recovered rows under the registers that they are versions of.
+
+        Where each write has its own, a row is found by the write that it names; one that names none of
+        them keeps a register that nobody has.
+        """
+        if not self.register_per_write:
+            return rows
+        keyed = rows.copy()
+        index = self.index(rows["client"].astype(np.int64), rows["sequence"].astype(np.int64))
+        keyed["key"] = np.where(index >= 0, index, self.registers + np.arange(len(rows)))
+        return keyed
 
     def acks_before(self, position: int) -> Booleans:
         """Which writes had been acknowledged before the position."""
@@ -127,14 +146,22 @@ class _Content:
 
 
 def judge(
-    history: History, rows: npt.NDArray[np.void], cut: Cut, contract: Contract, crash: CrashKind
+    history: History,
+    rows: npt.NDArray[np.void],
+    cut: Cut,
+    contract: Contract,
+    crash: CrashKind,
+    base_rows_lost: int = 0,
 ) -> Judgement:
-    """Judge the recovered rows of one crash state under the contract."""
-    content = _read_content(history, rows, cut)
+    """Judge the recovered rows of one crash state under the contract.
+
+    ``base_rows_lost`` rows of the loaded base, beside the registers, are gone.
+    """
+    content = _read_content(history, history.keyed(rows), cut)
     acked = history.acks_before(cut.position)
     lost = acked & (history.begin > content.version_end[history.register])
     lost_rows = np.flatnonzero(lost)
-    lost_initial = int(np.count_nonzero(content.version_end[: history.initial_records] < 0))
+    lost_initial = int(np.count_nonzero(content.version_end[: history.initial_records] < 0)) + base_rows_lost
     first = _first_lost(history, lost_rows)
     loss_ms = (cut.ns - first.ack_ns) / 1e6 if first else 0.0
     oldest_lost_end = 0 if lost_initial else (first.ack_position if first else int(NEVER))

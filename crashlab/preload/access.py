@@ -63,6 +63,22 @@ def copy_library(library: Path, folder: Path) -> Path:
     return to
 
 
+def opened_to(
+    runs_as: tuple[int, int] | None, folder: Path, files: Iterable[Path], environment: Mapping[str, str]
+) -> dict[str, str]:
+    """The recorder's environment for processes that run as somebody else, who is let at what it names.
+
+    ``folder`` holds the files and takes copies of the libraries; it is opened for passing, not for listing.
+    Nothing changes where the processes run as this one (``runs_as`` None).
+    """
+    if runs_as is None:
+        return dict(environment)
+    folder.chmod(0o711)
+    hand_over(files, Owner(*runs_as))
+    libraries = [copy_library(Path(library), folder) for library in environment["LD_PRELOAD"].split()]
+    return {**environment, "LD_PRELOAD": " ".join(map(str, libraries))}
+
+
 def check_loads(environment: Mapping[str, str], owner: Owner) -> None:
     """Run a program that does nothing under the recorder's environment, as the owner.
 

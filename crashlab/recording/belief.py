@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from crashlab.models import MODELS
+from crashlab.preload.processes import reported_in, unreported
 from crashlab.recording.check import SyncCount, check_syncs, check_writes
 from crashlab.recording.recorded import Recording
 from crashlab.recording.recorder import CanaryReport, Recorder
@@ -19,11 +20,11 @@ from knobs.errors import Undecided
 @dataclass(frozen=True)
 class Witness:
     """What is known of a recorded run beside its log: the live files, the canary's own account, the
-    engine's process, and its count of syncs (None where it was never read)."""
+    engine's processes at the kill, and its count of syncs (None where it was never read)."""
 
     root: Path
     canary: CanaryReport
-    pid: int
+    pids: tuple[int, ...]
     syncs: SyncCount | None
 
 
@@ -37,8 +38,10 @@ def faults(recording: Recording, recorder: Recorder, witness: Witness) -> list[s
             for what, times in recording.log.unsupported.items()
             if what not in NOTES
         ]
-        if witness.pid not in recording.log.attached_pids:
-            found.append(f"the recorder did not report in from process {witness.pid}")
+        found += [
+            f"the recorder did not report in from process {pid}"
+            for pid in unreported(witness.pids, reported_in(recording.log))
+        ]
         found += [
             f"writes: {fault}" for fault in check_writes(recording.disk, witness.root, recording.reader)
         ]
@@ -50,7 +53,7 @@ def faults(recording: Recording, recorder: Recorder, witness: Witness) -> list[s
 def _syncs(recording: Recording, count: SyncCount | None) -> list[str]:
     if count is None:
         return ["the engine's own count was never read"]
-    return check_syncs(recording.disk, recording.paths, recording.reader, count)
+    return check_syncs(recording.lives, recording.reader, count)
 
 
 def _canary_content(recording: Recording, canary: CanaryReport) -> list[str]:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from crashlab.recording.write_log import Kind, Operation
 from crashlab.states.disk import (
+    WRITE_IS_ITS_OWN_SYNC,
     Disk,
     File,
     FileImage,
@@ -24,6 +25,7 @@ from crashlab.states.disk import (
     size_after,
     written_bytes,
 )
+from crashlab.states.lives import Life
 from engines.engine import LogReader
 
 _FAULTS_MAX = 10
@@ -108,20 +110,24 @@ def _explained(expected: bytes, live: bytes, open_changes: Sequence[Operation]) 
     return bytes(known) == live
 
 
-def check_syncs(disk: Disk, paths: dict[int, str], reader: LogReader, count: SyncCount) -> list[str]:
+def check_syncs(lives: Mapping[int, Life], reader: LogReader, count: SyncCount) -> list[str]:
     """Whether the logged syncs of the engine's logs agree with the engine's own count.
+
+    A write that is a sync of its own counts as one, and a log is a log only under its name: what syncs it
+    before it gets that, or after it has lost it, is not counted.
 
     A log is made some time before the engine writes to it and takes it into its rounds of syncs. What
     syncs the older one in that time may be a round, which is counted, or a flush, which is not. And the
     round that was just about to sync the older one may come after the first write to the newer (seen in 1
     of 280 runs, with unordered_write).
     """
-    born = {number: _born(disk, number) for number in paths}
-    used = {number: _first_write(disk.files[number]) for number in paths}
-    certain = _counted_syncs(disk, paths, reader, born)
-    possible = _counted_syncs(disk, paths, reader, used)
+    logs = {number: life for number, life in lives.items() if reader.role(life.path) == "wal"}
+    born = {number: life.begin for number, life in logs.items()}
+    used = {number: _first_write(life) for number, life in logs.items()}
+    certain = _counted_syncs(logs, reader, born)
+    possible = _counted_syncs(logs, reader, used)
     begun = sum(1 for sync in possible if sync.begin < count.position_after)
-    begun += _late_rounds(disk, paths, reader, used, count.position_after)
+    begun += _late_rounds(logs, reader, used, count.position_after)
     ended = sum(1 for sync in certain if sync.end is not None and sync.end < count.position_before)
     if ended - SYNCS_IN_FLIGHT_MAX <= count.syncs <= begun:
         return []
@@ -129,48 +135,40 @@ def check_syncs(disk: Disk, paths: dict[int, str], reader: LogReader, count: Syn
 
 
 def _counted_syncs(
-    disk: Disk, paths: dict[int, str], reader: LogReader, since: Mapping[int, int | None]
+    logs: Mapping[int, Life], reader: LogReader, since: Mapping[int, int | None]
 ) -> list[Operation]:
     """The syncs that the engine counts, if a log is the newest from the given position on."""
-    logs = {number: path for number, path in paths.items() if reader.role(path) == "wal"}
     starts = {number: start for number in logs if (start := since[number]) is not None}
-    order = sorted((start, reader.log_rank(logs[number])) for number, start in starts.items())
+    order = sorted((start, reader.log_rank(logs[number].path)) for number, start in starts.items())
     begins, ranks = [begin for begin, _ in order], [rank for _, rank in order]
     counted = []
-    for number, path in logs.items():
-        for sync in disk.files[number].syncs:
+    for life in logs.values():
+        for sync in _syncs_of(life):
             known = bisect_left(begins, sync.begin)
-            if reader.counted_sync(reader.log_rank(path), max(ranks[:known], default=0)):
+            if reader.counted_sync(reader.log_rank(life.path), max(ranks[:known], default=0)):
                 counted.append(sync)
     return counted
 
 
+def _syncs_of(life: Life) -> Iterator[Operation]:
+    """What made a log durable while it had that name."""
+    yield from (sync for sync in life.file.syncs if life.begin <= sync.begin < life.end)
+    yield from (write for write in life.changes if write.flags & WRITE_IS_ITS_OWN_SYNC)
+
+
 def _late_rounds(
-    disk: Disk, paths: dict[int, str], reader: LogReader, used: Mapping[int, int | None], until: int
+    logs: Mapping[int, Life], reader: LogReader, used: Mapping[int, int | None], until: int
 ) -> int:
     """How many logs were synced once more after the first write to the next one."""
     ranked = sorted(
-        (reader.log_rank(path), number)
-        for number, path in paths.items()
-        if reader.role(path) == "wal" and used[number] is not None
+        (reader.log_rank(life.path), number) for number, life in logs.items() if used[number] is not None
     )
     return sum(
-        any((used[newer] or 0) < sync.begin < until for sync in disk.files[older].syncs)
+        any((used[newer] or 0) < sync.begin < until for sync in _syncs_of(logs[older]))
         for (_, older), (_, newer) in pairwise(ranked)
     )
 
 
-def _born(disk: Disk, number: int) -> int:
-    """Where the run made a file; 0 where the base had it."""
-    file = disk.files[number]
-    if file.base is not None:
-        return 0
-    return next(
-        (c.operation.begin for c in disk.name_changes if c.file is file and c.operation.kind is Kind.CREATE),
-        0,
-    )
-
-
-def _first_write(file: File) -> int | None:
-    """Where the run first wrote to a file; None where it never did."""
-    return next((change.begin for change in file.changes if change.kind is Kind.WRITE), None)
+def _first_write(life: Life) -> int | None:
+    """Where the run first wrote to a log under its name; None where it never did."""
+    return next((change.begin for change in life.changes if change.kind is Kind.WRITE), None)

@@ -13,12 +13,14 @@ import shutil
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from crashlab.copying import clone_folder, copy_sparse
+from crashlab.preload.access import opened_to
 from crashlab.recording import belief
 from crashlab.recording.belief import Witness
 from crashlab.recording.check import SyncCount
-from crashlab.recording.recorded import DATABASE_FOLDER, Facts, Recording
+from crashlab.recording.recorded import DATABASE_FOLDER, Facts, Recording, save_owners
 from crashlab.recording.recorder import Recorder
 from crashlab.recording.write_log import BLOCK_BYTES, WriteLog
 from crashlab.subject import Subject
@@ -33,7 +35,7 @@ LOG_BYTES = 512 << 20
 SPARE_ENTRIES = 100_000
 """What a client may write while what is provoked goes on; untouched pages of it take no memory."""
 REACH_DEADLINE_S = 120.0
-OPEN_DEADLINE_S = 60.0
+OPEN_DEADLINE_S, OWNERS_DEADLINE_S = 60.0, 600.0
 PROVOKE = "flush@0.3,compact@0.5,flush@0.7"
 
 
@@ -60,18 +62,23 @@ def record(
     recorder: Recorder,
     plan: RecordPlan,
     seed: int,
+    parent: Path | None = None,
 ) -> Recording:
     """Record one run of the subject from the loaded base; the recording is written into ``folder``.
 
-    ``folder`` is created. Raises Undecided where the run does not get as far as it should: its operations
-    are not done, or what is provoked has not ended, at the deadline, or no client is left.
+    ``folder`` is created; ``parent`` takes the live data, else ``folder`` does. Raises Undecided where
+    the run does not get as far as it should: its operations are not done, or what is provoked has not ended, at the
+    deadline, or no client is left.
     """
     folder.mkdir()
     clone_folder(base, folder / "base", subject.engine.log_reader)
     shared = scratch.folder(SHARED_MEMORY, "record")
-    live = scratch.folder(folder, "live")
+    live = scratch.folder(parent or folder, "live")
     root = live / "root"
     root.mkdir()
+    if subject.engine.runs_as is not None:
+        live.chmod(0o711)
+        root.chmod(0o755)
     try:
         _record_into(subject, folder, root, shared, recorder, plan, seed)
     finally:
@@ -103,13 +110,20 @@ def _record_into(
             target_per_s=plan.target_per_s,
             provoke=plan.provoke,
         )
-        environment = recorder.environment(root, log_path, ledger_path)
+        environment = opened_to(
+            subject.engine.runs_as,
+            shared,
+            (log_path, ledger_path),
+            recorder.environment(root, log_path, ledger_path),
+        )
         with subject.workload.start(launch, run_plan, shared, ledger_path, environment) as run:
             run.wait_for("opened", OPEN_DEADLINE_S)
             first_position = ledger.position
             awaited = await_recorded(run, ledger, plan)
             operations, kill_ns = ledger.operations, time.monotonic_ns()
-        # Leaving the block has killed it, in the middle of its load.
+            # In the middle of its load.
+            killed = run.kill()
+            unlike = run.faults()
         sample = ledger.sync_sample()
     log_bytes = WriteLog.compact(log_path, folder / "write.log")
     copy_sparse(ledger_path, folder / "ledger")
@@ -124,6 +138,7 @@ def _record_into(
         seed=seed,
         recorder=recorder.name,
         initial_records=subject.workload.initial_records,
+        register_per_write=subject.workload.register_per_write,
         base_inodes=base_inodes,
         first_position=first_position,
         kill_ns=kill_ns,
@@ -134,9 +149,27 @@ def _record_into(
     )
     # Until the checks are through, whoever opens the folder must not believe it.
     replace(facts, faults=("its checks were not finished",)).save(folder)
-    witness = Witness(root, canary, run.pid, None if sample is None else SyncCount(*sample))
-    found = belief.faults(Recording(folder, reader), recorder, witness)
+    pids = tuple(process.pid for process in killed.processes)
+    witness = Witness(root, canary, pids, None if sample is None else SyncCount(*sample))
+    found = [*unlike, *belief.faults(Recording(folder, reader), recorder, witness)]
+    if subject.engine.stamps_in_server:
+        # Only now: what recovery changes is not what the run left.
+        _save_owners(subject, launch, live.parent, folder)
     replace(facts, faults=tuple(found)).save(folder)
+
+
+def _save_owners(subject: Subject, launch: Any, root: Path, folder: Path) -> None:
+    """Ask the tables of the live data, once recovered, which transaction wrote each row that is left.
+
+    A transaction that recovery does not bring back, or whose row was written over, stays without an owner.
+    """
+    recovered = subject.workload.verify(launch, root, OWNERS_DEADLINE_S)
+    rows, transactions = recovered.candidate, recovered.transactions
+    owners = {
+        int(transaction): (int(row["client"]), int(row["sequence"]))
+        for row, transaction in zip(rows, transactions, strict=True)
+    }
+    save_owners(folder, owners)
 
 
 def _log_bytes(plan: RecordPlan) -> int:

@@ -9,6 +9,7 @@ engine's recovery.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -27,7 +28,8 @@ from knobs.errors import InvalidInput
 from workloads.ledger import Ledger
 
 DATABASE_FOLDER = "db"
-FACTS_SCHEMA = 2
+FACTS_SCHEMA = 3
+OWNERS_NAME = "owners.json"
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,7 @@ class Facts:
     seed: int
     recorder: str
     initial_records: int
+    register_per_write: bool
     base_inodes: dict[str, int]
     first_position: int
     kill_ns: int
@@ -80,13 +83,27 @@ class Facts:
             raise InvalidInput(f"a damaged recording: {error!r}", where=str(folder)) from error
 
 
+def save_owners(folder: Path, owners: Mapping[int, tuple[int, int]]) -> None:
+    """Keep whose each of the engine's own transactions was: client and sequence by its number."""
+    text = json.dumps({str(transaction): owner for transaction, owner in owners.items()})
+    (folder / OWNERS_NAME).write_text(text, encoding="utf-8")
+
+
+def load_owners(folder: Path) -> dict[int, tuple[int, int]]:
+    """What `save_owners` kept; nothing for an engine whose log says whose each write is."""
+    path = folder / OWNERS_NAME
+    if not path.exists():
+        return {}
+    return {int(key): (owner[0], owner[1]) for key, owner in json.loads(path.read_text("utf-8")).items()}
+
+
 class Recording:
     """One recorded run, read from its folder as far as it is asked for."""
 
     def __init__(self, folder: Path, reader: LogReader) -> None:
         self.folder = folder
-        self.reader = reader
         self.facts = Facts.load(folder)
+        self.reader = reader.bound(folder / "base", load_owners(folder))
 
     @property
     def believable(self) -> bool:
@@ -108,7 +125,13 @@ class Recording:
             BaseFile(path, inode, self.folder / "base" / path.removeprefix(DATABASE_FOLDER + "/"))
             for path, inode in self.facts.base_inodes.items()
         ]
-        return Disk(base, [DATABASE_FOLDER], self.log.operations)
+        place = self.folder / "base"
+        folders = [
+            f"{DATABASE_FOLDER}/{path.relative_to(place).as_posix()}"
+            for path in sorted(place.rglob("*"))
+            if path.is_dir()
+        ]
+        return Disk(base, [DATABASE_FOLDER, *folders], self.log.operations)
 
     @cached_property
     def lives(self) -> dict[int, Life]:
@@ -121,7 +144,8 @@ class Recording:
     @cached_property
     def history(self) -> History:
         with Ledger.open(self.folder / "ledger") as ledger:
-            return History(ledger.entries(), self.facts.initial_records)
+            facts = self.facts
+            return History(ledger.entries(), facts.initial_records, facts.register_per_write)
 
     @cached_property
     def timeline(self) -> Timeline:

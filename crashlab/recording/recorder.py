@@ -49,6 +49,12 @@ class Recorder(Protocol):
         Raises MachineLacks where the recorder is not there.
         """
 
+    def acks_environment(self, ledger: Path, processes: Path) -> dict[str, str]:
+        """The variables for a run without a write log, whose acknowledgements the recorder stamps.
+
+        Processes report in ``processes``. Raises as `environment` does.
+        """
+
     def run_canary(self, root: Path, log: Path, ledger: Path) -> CanaryReport:
         """Do one of each operation in ``root / "canary"``, recorded, before the engine starts.
 

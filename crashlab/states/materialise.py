@@ -7,6 +7,7 @@ state that holds it. Everything else is written anew, because recovery changes i
 from __future__ import annotations
 
 import hashlib
+import shutil
 import threading
 from pathlib import Path
 
@@ -37,6 +38,8 @@ class Materialiser:
                 continue
             if self._reader.role(path) == "table":
                 link_or_copy(self._pooled(file), target / path)
+            elif file.untouched and file.file.base is not None:
+                shutil.copyfile(file.file.base.content, target / path)
             else:
                 (target / path).write_bytes(file.content())
         return database

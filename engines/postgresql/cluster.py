@@ -67,7 +67,7 @@ class Cluster:
             raise Undecided("a server runs in the cluster to be cloned", where=str(self.data))
         target = Cluster(self.binaries, self.user, folder)
         _refuse_existing(target.data)
-        _let_pass(folder, self.user)
+        let_pass(folder, self.user)
         try:
             _copy(self.data, target.data)
             target.strip()
@@ -96,7 +96,7 @@ class Cluster:
         """
         data = self.data
         data.chmod(0o700)
-        _let_pass(self.folder, self.user)
+        let_pass(self.folder, self.user)
         if not self.user.is_other:
             return
         try:
@@ -202,7 +202,7 @@ def create(
     """
     cluster = Cluster(binaries, user, folder)
     _refuse_existing(cluster.data)
-    _let_pass(folder, user)
+    let_pass(folder, user)
     cluster.data.mkdir(mode=0o700)
     user.give(cluster.data)
     try:
@@ -257,7 +257,7 @@ def _refuse_existing(data: Path) -> None:
         raise InvalidInput("there is a cluster already", where=str(data), hint="name another folder")
 
 
-def _let_pass(folder: Path, user: ServerUser) -> None:
+def let_pass(folder: Path, user: ServerUser) -> None:
     """Let the server's user pass a scratch folder of duratune's own, but not list it."""
     if user.is_other and (folder / MARKER_NAME).is_file():
         folder.chmod(0o711)

@@ -1,4 +1,4 @@
-"""PostgreSQL as the lab sees it: private clusters, started and killed by duratune; its controls and defaults."""
+"""PostgreSQL as the lab sees it: private clusters that duratune starts and kills; its controls."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from engines.engine import ControlSettings
 from engines.postgresql import binaries, configuration, server_user
+from engines.postgresql import cluster as clusters
 from engines.postgresql.binaries import Binaries
 from engines.postgresql.launch import PostgresqlLaunch, Servers
 from engines.postgresql.log_reader import PostgresqlLogReader
@@ -21,7 +22,7 @@ from knobs.catalogue import Settings
 from knobs.contract import Contract
 from knobs.finding import Finding
 
-# Written WAL is flushed only after a gigabyte or ten seconds, so that whatever moment is taken loses something.
+# Written WAL is flushed only after a gigabyte or ten seconds, so that whatever moment is taken loses some.
 _LATE = {"synchronous_commit": "off", "wal_writer_delay": "10s", "wal_writer_flush_after": "1GB"}
 _TORN = ControlSettings(lossy={"full_page_writes": "off"}, honest={})
 CONTROLS: Mapping[str, ControlSettings] = {
@@ -96,7 +97,8 @@ class PostgresqlEngine:
         return self
 
     def bound(self, scratch: Scratch, watcher: Watcher | None, folder: Path) -> PostgresqlEngine:
-        """The same in a lab, whose templates are made in ``folder``."""
+        """The same in a lab, whose templates are made in ``folder``; it is opened for the server's user."""
+        clusters.let_pass(folder, self.user)
         servers = Servers(self.binaries, self.user, scratch, watcher, folder, self.checksums)
         return replace(self, servers=servers)
 

@@ -99,7 +99,7 @@ class Servers:
 
 @dataclass(frozen=True)
 class PostgresqlLaunch:
-    """One instance: a cluster in ``database`` (its data in ``database/data``) under a candidate's settings."""
+    """One instance: a cluster in ``database``, its data in ``database/data``, under some settings."""
 
     servers: Servers
     database: Path

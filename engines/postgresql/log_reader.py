@@ -29,6 +29,7 @@ _ROLES: tuple[tuple[re.Pattern[str], FileRole], ...] = (
     (re.compile(r"(.*/)?PG_VERSION"), "identity"),
 )
 
+CONFIGURATION = "postgresql.conf"
 DATA_FOLDER = "data"
 """The data directory, in the cluster's folder (cluster.py)."""
 
@@ -52,8 +53,9 @@ class PostgresqlLogReader:
 
     def unrecorded(self, path: str) -> bool:
         """What the server writes through stdio, which the recorder cannot see: caches that it removes when
-        it recovers, statistics that it then throws away, and its own messages."""
-        return self.role(path) in ("cache", "lock", "info-log")
+        it recovers, statistics that it then throws away, and its own messages. And the configuration, which
+        duratune writes before each start."""
+        return self.role(path) in ("cache", "lock", "info-log") or _name(path) == CONFIGURATION
 
     def log_rank(self, path: str) -> int:
         """Segments are replayed in the order of their names, within one timeline."""

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
@@ -20,7 +21,7 @@ it found in its data, or a signal from outside."""
 LINES_MAX = 12
 LOG_BYTES_MAX = 64 << 20
 
-_LINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+ \S+ \[(\d+)\] ([A-Z]+\d?):  (.*)")
+_LINE = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+) \S+ \[(\d+)\] ([A-Z]+\d?):  (.*)")
 _SEVERE = ("ERROR", "FATAL", "PANIC")
 _BESIDE = ("DETAIL", "HINT")
 _MEMORY = re.compile(
@@ -32,11 +33,12 @@ _SIGNALLED = re.compile(r"\((?:PID|pid) \d+\) was terminated by signal \d+")
 
 @dataclass(frozen=True)
 class Message:
-    """One message. ``severity`` is PostgreSQL's, or "" for a line that came without one."""
+    """One message. ``severity`` is PostgreSQL's, or "" for a line that came without one; ``at`` is when."""
 
     severity: str
     text: str
     pid: int = 0
+    at: datetime | None = None
 
     def __str__(self) -> str:
         return f"{self.severity}:  {self.text}" if self.severity else self.text
@@ -59,10 +61,10 @@ def parse(text: str) -> list[Message]:
     for line in text.splitlines():
         match = _LINE.match(line)
         if match:
-            found.append(Message(match[2], match[3], int(match[1])))
+            found.append(Message(match[3], match[4], int(match[2]), datetime.fromisoformat(match[1])))
         elif line.startswith("\t") and found:
             last = found[-1]
-            found[-1] = Message(last.severity, f"{last.text}\n{line[1:]}", last.pid)
+            found[-1] = replace(last, text=f"{last.text}\n{line[1:]}")
         elif line.strip():
             found.append(Message("", line))
     return found

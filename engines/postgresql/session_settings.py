@@ -71,8 +71,8 @@ class SessionSettings:
                         setting.value,
                         "",
                         "nothing by itself",
-                        f"{_place(setting)} sets it for the session that runs the load, whatever the server's "
-                        "files say",
+                        f"{_place(setting)} sets it for the session that runs the load, whatever the "
+                        "server's files say",
                         MANUAL_ROLE,
                     )
                 )

@@ -83,6 +83,17 @@ class DriverProcess:
         """SIGKILL it and its descendants, and reap them; ``at_last`` is called just before the signal."""
         return self._child.kill(at_last)
 
+    def figures(self) -> Event:
+        """What its measured phase came to. Raises Undecided where it never came to an end."""
+        found = [event for event in self.events if event["event"] == "measured"]
+        if not found:
+            raise Undecided("nothing was measured", where=PROGRAM)
+        return found[-1]
+
+    def faults(self) -> list[str]:
+        """None: the driver stamps the ledger itself."""
+        return []
+
     def wait(self, deadline_s: float = END_DEADLINE_S) -> int:
         """The exit code of a driver that ends by itself."""
         return self._child.wait(deadline_s, "ending")

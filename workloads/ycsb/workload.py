@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import ClassVar, Self
 
 from engines.process import Watcher
 from engines.rocksdb.launch import RocksdbLaunch
@@ -25,6 +25,8 @@ class YcsbWorkload:
     name: str
     properties: Properties
     watcher: Watcher | None = None
+
+    register_per_write: ClassVar[bool] = False
 
     def with_values(self, values: Mapping[str, str]) -> Self:
         """The same with other properties; raises InvalidInput with every fault."""

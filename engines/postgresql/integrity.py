@@ -1,0 +1,124 @@
+"""Whether a recovered cluster is whole: page checksums, indexes against their tables, and the server's log.
+
+Torn pages of free-space maps do not count: the maps are not WAL-logged, and PostgreSQL zeroes a page that
+does not verify when it reads it (storage/freespace/README).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from engines.postgresql.cluster import Cluster
+from engines.postgresql.server import Server
+from engines.postgresql.server_log import Message
+from engines.postgresql.session import Session, StatementFailed
+from knobs.errors import Undecided
+
+CHECKSUMS_DEADLINE_S = 600.0
+FAULTS_MAX = 5
+INDEXES = "indexes against their tables (amcheck, heapallindexed)"
+TABLES = "table pages (amcheck)"
+WITHOUT_AMCHECK = "no amcheck: the extension is not installed"
+
+_WRONG_PAGE = re.compile(r'checksum verification failed in file "([^"]+)", block (\d+)')
+_FREE_SPACE_MAP = re.compile(r"_fsm(\.\d+)?\b")
+_OF_A_STOP = re.compile(r"terminating .* due to administrator command|the database system is shutting down")
+_REDO_STARTS, _REDO_DONE = (
+    re.compile(rf"redo {what} at ([0-9A-F]+)/([0-9A-F]+)") for what in ("starts", "done")
+)
+_HAS_AMCHECK = "select count(*) from pg_catalog.pg_extension where extname = 'amcheck'"
+_INDEXES = """
+select c.relname, bt_index_check(i.indexrelid::regclass, true)
+from pg_catalog.pg_index i join pg_catalog.pg_class c on c.oid = i.indexrelid
+join pg_catalog.pg_am a on a.oid = c.relam
+where a.amname = 'btree' and c.relpersistence <> 't' and i.indisready and i.indisvalid
+"""
+_TABLES = """
+select c.relname, v.blkno, v.msg from pg_catalog.pg_class c, lateral verify_heapam(c.oid::regclass) v
+where c.relkind in ('r', 't', 'm') and c.relpersistence <> 't' limit 5
+"""
+_HEAP_MAJOR_MIN = 14
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What was checked, in words, and what was found wrong."""
+
+    checks: Sequence[str]
+    faults: Sequence[str]
+
+
+def wrong_checksums(cluster: Cluster) -> list[str]:
+    """Pages of a cleanly stopped cluster whose checksum is not that of their content; the first five.
+
+    Raises Undecided where pg_checksums cannot tell.
+    """
+    with cluster.seen() as seen:
+        done = cluster.run("pg_checksums", ["--check", "-D", seen.path], seen, CHECKSUMS_DEADLINE_S)
+    pages = _WRONG_PAGE.findall(done.stderr)
+    wrong = [
+        f"block {block} of {file.removeprefix(seen.path).lstrip('/')}"
+        for file, block in pages
+        if not _FREE_SPACE_MAP.search(file)
+    ]
+    if done.returncode != 0 and not pages:
+        raise Undecided(f"pg_checksums: {done.stderr.strip()[-500:]}", where=str(cluster.data))
+    return [f"{len(wrong)} pages do not verify: {', '.join(wrong[:FAULTS_MAX])}"] if wrong else []
+
+
+def amcheck(server: Server) -> Checked:
+    """Hold every index against its table, and look through every table's pages (manual, F.2 amcheck).
+
+    What pg_amcheck does with --heapallindexed, in the session's own database.
+    """
+    faults, checks = [], [INDEXES]
+    with Session(server.address) as session:
+        if session.value(_HAS_AMCHECK) == "0":
+            return Checked([WITHOUT_AMCHECK], [])
+        try:
+            session.query(_INDEXES)
+            if server.cluster.binaries.version.major >= _HEAP_MAJOR_MIN:
+                checks.append(TABLES)
+                faults += [f"{table}, block {block}: {text}" for table, block, text in session.query(_TABLES)]
+        except StatementFailed as error:
+            faults.append(error.what)
+    return Checked(checks, faults)
+
+
+def alarming(messages: Sequence[Message]) -> list[str]:
+    """What a server must not say while it recovers and is read: errors, and pages that do not verify."""
+    return list(dict.fromkeys(_alarms(messages)))[:FAULTS_MAX]
+
+
+def _alarms(messages: Sequence[Message]) -> Iterator[str]:
+    for message in messages:
+        is_error = message.severity in ("ERROR", "FATAL", "PANIC") and not _OF_A_STOP.search(message.text)
+        is_page = "invalid page" in message.text and not _FREE_SPACE_MAP.search(message.text)
+        if is_error or is_page:
+            yield str(message)
+
+
+def redo(messages: Sequence[Message]) -> tuple[int, float] | None:
+    """The bytes of log that a recovery replayed and the seconds it took; None where none was needed."""
+    started = next((found for found in map(_starts, messages) if found is not None), None)
+    done = next((found for found in map(_done, messages) if found is not None), None)
+    if started is None or done is None:
+        return None
+    return max(0, done[0] - started[0]), max(0.0, (done[1] - started[1]).total_seconds())
+
+
+def _starts(message: Message) -> tuple[int, datetime] | None:
+    return _place(_REDO_STARTS.match(message.text), message)
+
+
+def _done(message: Message) -> tuple[int, datetime] | None:
+    return _place(_REDO_DONE.match(message.text), message)
+
+
+def _place(match: re.Match[str] | None, message: Message) -> tuple[int, datetime] | None:
+    if match is None or message.at is None:
+        return None
+    return (int(match[1], 16) << 32) + int(match[2], 16), message.at

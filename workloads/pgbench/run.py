@@ -1,0 +1,238 @@
+"""A load of pgbench on a server of its own, as one run: started together, and the server is what is killed.
+
+pgbench is never signalled while its work counts: the server is killed, and pgbench ends by itself, for only
+then is its transaction log whole.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+from engines.postgresql.server import Server
+from engines.postgresql.session import Session
+from engines.process import Child, DeadlinePassed, Killed
+from knobs.errors import DuratuneError, InvalidInput, Undecided
+from workloads.ledger import STOP_NONE, STOP_WRITE_LOG_FULL, Ledger
+from workloads.pgbench import transaction_log
+from workloads.workload import Event, Plan
+
+POLL_S = 0.005
+CHECK_S = 0.25
+"""How often the server is asked whether it still is well; its log is read for that."""
+END_DEADLINE_S = 30.0
+PROVOKE_DEADLINE_S = 120.0
+PROVOCATIONS: dict[str, Sequence[str]] = {
+    "flush": ("CHECKPOINT",),
+    "compact": ("VACUUM", "SELECT pg_switch_wal()"),
+}
+"""What each word of a plan makes the server do."""
+
+
+@dataclass
+class _Provocation:
+    what: str
+    at_operations: int
+    is_begun: bool = False
+
+
+@dataclass
+class PgbenchRun:
+    """One running load; ``client`` is pgbench, ``log_prefix`` names its transaction log.
+
+    ``leaves_tokens`` tells whether its script writes at all; ``each_before`` transactions of every client
+    are in the ledger already.
+    """
+
+    server: Server
+    client: Child
+    plan: Plan
+    log_prefix: Path
+    ledger: Ledger | None
+    leaves_tokens: bool
+    each_before: int = 0
+    _events: deque[Event] = field(default_factory=deque)
+    _threads: list[threading.Thread] = field(default_factory=list)
+    _killed: Killed | None = None
+    _began_s: float = field(default_factory=time.monotonic)
+    _checked_s: float = 0.0
+    _window_ns: list[int] = field(default_factory=list)
+    _wall_less_monotonic_ns: int = field(default_factory=lambda: time.time_ns() - time.monotonic_ns())
+    _said: set[str] = field(default_factory=set)
+    _provocations: list[_Provocation] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        for item in filter(None, self.plan.provoke.split(",")):
+            what, _, fraction = item.partition("@")
+            self._provocations.append(_Provocation(what, int(float(fraction) * self.plan.operations)))
+        self._say("opened")
+        self._say("warming", seconds=self.plan.warmup_s)
+
+    @property
+    def pid(self) -> int:
+        """The postmaster."""
+        return self.server.identity.pid
+
+    @property
+    def finished(self) -> bool:
+        """Whether the postmaster has ended."""
+        return not self.server.running
+
+    def wait_for(self, event: str | tuple[str, ...], deadline_s: float) -> Event:
+        """The next event of this name, or of one of these names.
+
+        They are ``opened``, ``warming``, ``measuring``, ``measured`` (whose figures `figures` tells after the
+        kill), ``reached``, ``provoked`` and ``stopped``. Raises InvalidInput where pgbench ends with an error,
+        ServerDied where something else ends the server, Undecided where the load ends or stops before.
+        """
+        wanted = (event,) if isinstance(event, str) else event
+        ends_s = time.monotonic() + deadline_s
+        while True:
+            while self._events:
+                found = self._events.popleft()
+                if found["event"] in wanted:
+                    return found
+                if found["event"] == "stopped":
+                    raise Undecided(f"the load stopped first: {found['why']}", where="pgbench")
+            if time.monotonic() > ends_s:
+                raise DeadlinePassed(
+                    f"waiting for '{' or '.join(wanted)}': nothing within {deadline_s:g} s", where="pgbench"
+                )
+            self._look()
+            if not self._events:
+                time.sleep(POLL_S)
+
+    def kill(self, at_last: Callable[[], object] = lambda: None) -> Killed:
+        """SIGKILL the server's processes, then wait for pgbench to end by itself.
+
+        ``at_last`` is called just before the first signal. Again returns what the first call did.
+        """
+        if self._killed is None:
+            self._killed = self.server.kill(at_last)
+            self.client.wait(END_DEADLINE_S, "ending after its server")
+            for thread in self._threads:
+                thread.join(END_DEADLINE_S)
+        return self._killed
+
+    def figures(self) -> Event:
+        """What the measured phase came to, by pgbench's own log, which is whole after the kill."""
+        begin_us, end_us = ((moment + self._wall_less_monotonic_ns) // 1000 for moment in self._window_ns)
+        return transaction_log.figures(transaction_log.read(self.log_prefix), begin_us, end_us)
+
+    def faults(self) -> list[str]:
+        """Where pgbench's own log and the ledger do not agree; asked after the kill.
+
+        A transaction may have ended in the ledger whose answer the kill kept from pgbench, one for each
+        client. Where a token was never sent, such as by a script that writes only sometimes, the log holds
+        more.
+        """
+        if self.ledger is None or not self.leaves_tokens:
+            return []
+        entries = self.ledger.entries()
+        executed = transaction_log.executed_by_client(transaction_log.read(self.log_prefix))
+        found = []
+        for client in range(self.ledger.clients):
+            ended = int(((entries.client == client + 1) & (entries.status != 0)).sum())
+            logged = executed.get(client, 0) + self.each_before
+            if not logged <= ended <= logged + 1:
+                found.append(
+                    f"client {client + 1} has {ended} ended transactions in the ledger and {logged} in "
+                    "pgbench's own log"
+                )
+        return found
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self.kill()
+        finally:
+            self.client.__exit__(None, None, None)
+            self.server.__exit__(None, None, None)
+            if self.ledger is not None:
+                self.ledger.close()
+
+    # ---- looking ----
+
+    def _say(self, event: str, **more: object) -> None:
+        self._events.append({"event": event, **more})
+
+    def _once(self, event: str, **more: object) -> None:
+        if event not in self._said:
+            self._said.add(event)
+            self._say(event, **more)
+
+    def _look(self) -> None:
+        now_s = time.monotonic()
+        if now_s - self._checked_s > CHECK_S:
+            self._checked_s = now_s
+            self.server.check()
+        self._measure(now_s - self._began_s)
+        self._count()
+        if not self.client.identity.alive():
+            self._client_ended()
+
+    def _measure(self, since_s: float) -> None:
+        """Begin and end of the measured window; a window of no length is never begun."""
+        if not self.plan.measure_s:
+            return
+        if since_s >= self.plan.warmup_s and not self._window_ns:
+            self._window_ns.append(time.monotonic_ns())
+            self._once("measuring", ns=self._window_ns[0])
+        elif len(self._window_ns) == 1:
+            now_ns = time.monotonic_ns()
+            if now_ns - self._window_ns[0] >= self.plan.measure_s * 1e9:
+                self._window_ns.append(now_ns)
+                self._once("measured")
+
+    def _count(self) -> None:
+        if self.ledger is None:
+            return
+        if self.ledger.stop != STOP_NONE:
+            full = (
+                "the write log is full" if self.ledger.stop == STOP_WRITE_LOG_FULL else "the ledger is full"
+            )
+            self._once("stopped", why=full, last_error="")
+            return
+        operations = self.ledger.operations - self.each_before * self.ledger.clients
+        if self.plan.operations and operations >= self.plan.operations:
+            self._once("reached", operations=operations, position=self.ledger.position)
+        for provocation in self._provocations:
+            if not provocation.is_begun and operations >= provocation.at_operations:
+                provocation.is_begun = True
+                thread = threading.Thread(target=self._provoke, args=(provocation.what,), daemon=True)
+                self._threads.append(thread)
+                thread.start()
+                break
+
+    def _provoke(self, what: str) -> None:
+        """Have the server do it, in a session of its own; the kill may end that in its middle."""
+        assert self.ledger is not None
+        begin, error = self.ledger.position, ""
+        try:
+            with Session(self.server.address) as session:
+                for statement in PROVOCATIONS[what]:
+                    session.query(statement, deadline_s=PROVOKE_DEADLINE_S)
+        except DuratuneError as failure:
+            error = str(failure)
+        if self._killed is None:
+            self._say(
+                "provoked", what=what, begin_position=begin, end_position=self.ledger.position, error=error
+            )
+
+    def _client_ended(self) -> None:
+        """pgbench runs until its server is killed, so an end before that is a failure of its own."""
+        said = self.client.log_tail()
+        if self.server.running:
+            self.server.check()
+            lines = [line for line in said.splitlines() if "error" in line.lower()] or said.splitlines()
+            raise InvalidInput(
+                f"pgbench ended: {' / '.join(lines[-3:])}", where="pgbench", hint="try the script by hand"
+            )
+        self._once("stopped", why="the server has ended", last_error=said)

@@ -1,0 +1,177 @@
+"""Recovers crash states of a pgbench load and reads them back: with the candidate's settings, then neutrally.
+
+The candidate's server recovers, and is read as the application would see it; then it is stopped cleanly,
+the checksums of every page are looked at, and a second server with settings that hide nothing reads it
+again and holds every index against its table.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engines.postgresql import integrity
+from engines.postgresql.launch import PostgresqlLaunch
+from engines.postgresql.refusal import ServerDied, StartRefused
+from engines.postgresql.server import Server
+from engines.postgresql.session import ConnectionLost, Session, StatementFailed
+from engines.process import DeadlinePassed
+from knobs.errors import Undecided
+from workloads.pgbench import tables
+from workloads.pgbench.identity import client_and_sequence
+from workloads.pgbench.options import PgbenchOptions
+from workloads.workload import CHECKSUM_RIGHT, HEADER_READABLE, KEY_MATCHES, ROW, Recovered, Redo
+
+_SOUND = HEADER_READABLE | CHECKSUM_RIGHT | KEY_MATCHES
+_OF_THE_MACHINE = ("memory", "in-use", "killed")
+"""Causes of a refused start that say nothing of the state."""
+ROWS = "rows as the candidate reads them"
+BALANCES = "balances against the history"
+LOADED = "loaded rows"
+CHECKSUMS = "page checksums"
+NEUTRAL = "rows with neutral settings"
+LOG = "the server's log"
+
+
+@dataclass
+class _Reading:
+    """What one server shows; ``fault`` is the stage and the words of what failed first."""
+
+    rows: NDArray[np.void] = field(default_factory=lambda: np.empty(0, dtype=ROW))
+    transactions: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, dtype=np.uint64))
+    lost: int = 0
+    notes: list[str] = field(default_factory=list)
+    faults: list[tuple[str, str]] = field(default_factory=list)
+
+
+class PgbenchVerifier:
+    """Use it in a ``with`` statement. ``table`` and ``column`` hold the tokens."""
+
+    def __init__(self, options: PgbenchOptions, script: str, table: str, column: str) -> None:
+        self._options = options
+        self._script = script
+        self._table = table
+        self._column = column
+
+    def verify(self, launch: PostgresqlLaunch, deadline_s: float, *, is_touched: bool = True) -> Recovered:
+        """Recover the cluster that ``launch`` names, which is changed by it, and read it back twice.
+
+        Raises Undecided where it is the machine that stands in the way of a server.
+        """
+        ends_s = time.monotonic() + deadline_s
+        try:
+            server = launch.start(deadline_s=deadline_s)
+        except DeadlinePassed:
+            return _not_back(f"not back within {deadline_s:g} s", deadline_s, is_late=True)
+        except StartRefused as error:
+            if error.cause in _OF_THE_MACHINE:
+                raise Undecided(error.what, where=error.where, hint=error.hint) from error
+            return _not_back("; ".join(error.lines), deadline_s - (ends_s - time.monotonic()))
+        except ServerDied as error:
+            return _not_back(f"{error.what}: {error.hint}", deadline_s - (ends_s - time.monotonic()))
+        checks = [ROWS, LOADED, *([BALANCES] if self._has_balances else [])]
+        with server:
+            recovery_s, redo = server.start_s, integrity.redo(server.messages())
+            reading = self._read(server, "scan")
+            _stop(server, reading)
+            faults = [*reading.faults, *_logged(server)]
+        if is_touched and launch.servers.checksums:
+            checks.append(CHECKSUMS)
+            faults += [("checksum", fault) for fault in integrity.wrong_checksums(launch.cluster)]
+        neutral = _Reading()
+        try:
+            with launch.start_neutral(deadline_s=max(1.0, ends_s - time.monotonic())) as server:
+                neutral = self._read(server, "neutral-scan")
+                checks.append(NEUTRAL)
+                if is_touched:
+                    found = integrity.amcheck(server)
+                    checks += found.checks
+                    faults += [("amcheck", fault) for fault in found.faults]
+                faults += [*neutral.faults, *_logged(server)]
+        except (StartRefused, ServerDied, DeadlinePassed) as error:
+            faults.insert(0, ("neutral-open", str(error)))
+        checks.append(LOG)
+        # The first to fail is what is told; a server that does not come back weighs most.
+        stage, words = min(faults, key=lambda fault: fault[0] != "neutral-open", default=("", ""))
+        return Recovered(
+            recovered=True,
+            stage=stage,
+            error=words,
+            recovery_s=recovery_s,
+            candidate=reading.rows,
+            neutral=neutral.rows,
+            checks=tuple(checks),
+            notes=tuple(dict.fromkeys([*reading.notes, *neutral.notes])),
+            base_rows_lost=max(reading.lost, neutral.lost),
+            transactions=reading.transactions,
+            redo=None if redo is None else Redo(*redo),
+        )
+
+    def __enter__(self) -> PgbenchVerifier:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing is kept between two states."""
+
+    @property
+    def _has_balances(self) -> bool:
+        return bool(self._script)
+
+    def _read(self, server: Server, stage: str) -> _Reading:
+        reading = _Reading()
+        try:
+            with Session(server.address) as session:
+                if self._table:
+                    reading.rows, reading.transactions = self._tokens(session)
+                if self._has_balances:
+                    reading.faults += [
+                        ("balances", fault) for fault in tables.wrong_balances(session, self._script)
+                    ]
+                reading.lost = tables.rows_lost(session, self._options)
+                reading.notes += [
+                    f"{table} is an unlogged table, which PostgreSQL empties after a crash"
+                    for table in tables.unlogged_tables(session)
+                ]
+        except (StatementFailed, ConnectionLost) as error:
+            reading.faults.append((stage, str(error)))
+        return reading
+
+    def _tokens(self, session: Session) -> tuple[NDArray[np.void], NDArray[np.uint64]]:
+        """Every token, and the transaction that wrote it."""
+        answer = session.query(f"SELECT {self._column}::text, xmin::text FROM {self._table}")
+        rows = np.zeros(len(answer), dtype=ROW)
+        transactions = np.zeros(len(answer), dtype=np.uint64)
+        for number, (token, xmin) in enumerate(answer):
+            client, sequence, flags = _owner(token)
+            rows[number] = (number, sequence, client, flags, 0)
+            transactions[number] = int(xmin or 0)
+        return rows, transactions
+
+
+def _owner(token: str | None) -> tuple[int, int, int]:
+    """Client, sequence and flags of a token; what is none is a row that nobody can read."""
+    try:
+        client, sequence = client_and_sequence(int(token or ""))
+        return client, sequence, _SOUND
+    except ValueError:
+        return 0, 0, 0
+
+
+def _stop(server: Server, reading: _Reading) -> None:
+    try:
+        server.stop()
+    except (ServerDied, DeadlinePassed) as error:
+        reading.faults.append(("stop", str(error)))
+
+
+def _logged(server: Server) -> Sequence[tuple[str, str]]:
+    return [("log", line) for line in integrity.alarming(server.messages())]
+
+
+def _not_back(words: str, recovery_s: float, is_late: bool = False) -> Recovered:
+    nothing = np.empty(0, dtype=ROW)
+    return Recovered(False, "recover", words, recovery_s, nothing, nothing, is_late=is_late, checks=(ROWS,))

@@ -1,0 +1,281 @@
+"""pgbench as a workload that duratune can load, run, kill and verify."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from engines.postgresql import readback
+from engines.postgresql.launch import PostgresqlLaunch
+from engines.postgresql.server import Server
+from engines.postgresql.session import Session, StatementFailed
+from engines.postgresql.session_settings import SessionSettings
+from engines.process import Child, LaunchSpec, Watcher
+from knobs.errors import InvalidInput, MachineLacks, Undecided
+from knobs.postgresql import catalogue
+from workloads.ledger import Ledger
+from workloads.pgbench.identity import RIDER_SCHEMA, Script, identified_builtin, identified_custom
+from workloads.pgbench.options import BUILTINS, BYTES_PER_SCALE, PgbenchOptions
+from workloads.pgbench.run import PgbenchRun
+from workloads.pgbench.sync_count import sample_syncs
+from workloads.pgbench.verifier import PgbenchVerifier
+from workloads.workload import EFFECTIVE_NAME, Event, Plan, Recovered
+
+LOAD_DEADLINE_S = 3600.0
+SHORT_DEADLINE_S = 60.0
+FOREVER_S = 10_000_000
+"""How long pgbench is told to run: it is its server that ends."""
+EACH_BEFORE = 25
+"""Transactions of every client by which a recorded run begins: the engine's count of syncs is read when
+their sessions have ended, for it is brought up to date only then."""
+AMCHECK = "CREATE EXTENSION IF NOT EXISTS amcheck"
+_NO_EXTENSION = ("58P01", "0A000")
+
+
+@dataclass(frozen=True)
+class PgbenchWorkload:
+    """One script of pgbench on tables of one scale. ``watcher`` ends its processes if duratune is killed."""
+
+    name: str
+    options: PgbenchOptions = field(default_factory=PgbenchOptions)
+    watcher: Watcher | None = None
+
+    initial_records: ClassVar[int] = 0
+    """Every transaction is a register of its own, so there are none before a run."""
+    register_per_write: ClassVar[bool] = True
+
+    def with_options(self, **changes: Any) -> Self:
+        """The same with other options. Raises InvalidInput with every fault."""
+        return replace(self, options=replace(self.options, **changes))
+
+    @property
+    def builtin(self) -> str:
+        """The name of pgbench's own script, "" for one of the user's."""
+        return "" if self.options.script else self.name.partition(":")[2]
+
+    @property
+    def parameters(self) -> Mapping[str, str]:
+        """Everything that makes this load what it is, beside its name."""
+        return self.options.texts()
+
+    @staticmethod
+    def of_parameters(name: str, parameters: Mapping[str, str], watcher: Watcher | None) -> PgbenchWorkload:
+        """The workload that has these. Raises InvalidInput for anything else."""
+        return PgbenchWorkload(name, PgbenchOptions.of_texts(parameters), watcher)
+
+    @property
+    def data_bytes(self) -> int:
+        """About what the loaded tables and indexes take."""
+        return self.options.scale * BYTES_PER_SCALE
+
+    @cached_property
+    def _custom(self) -> Script | None:
+        return identified_custom(self.options.script, self.name) if self.options.script else None
+
+    @property
+    def writes(self) -> bool:
+        """Whether its transactions write at all, so that a crash can lose something."""
+        return self._custom.writes if self._custom is not None else self.builtin != "select-only"
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was added to a script of the user's."""
+        return self._custom.notes if self._custom is not None else ()
+
+    def at_most(self, records: int) -> Self:
+        """The same at scale 1, the smallest there is, where ``records`` is less than its accounts."""
+        del records
+        return self.with_options(scale=1)
+
+    # ---- loading ----
+
+    def load(
+        self, launch: PostgresqlLaunch, folder: Path, seed: int, *, deadline_s: float = LOAD_DEADLINE_S
+    ) -> Event:
+        """Create the instance's data: a clone of the template of this scale, which is loaded first if need be.
+
+        pgbench's tables have the same content whatever the seed. Raises InvalidInput where --init-sql or the
+        load fails, MachineLacks where there is no room or no pgbench.
+        """
+        del seed
+        key = json.dumps(
+            {
+                "workload": "pgbench",
+                "scale": self.options.scale,
+                "unlogged": self.options.unlogged_tables,
+                "init": self.options.init_sql,
+                "script": self.options.script,
+            }
+        )
+        template = launch.servers.template(
+            key, lambda server: self._fill(server, folder, deadline_s), deadline_s
+        )
+        launch.database.mkdir()
+        template.clone(launch.database)
+        return {"event": "loaded", "records": self.options.scale}
+
+    def _fill(self, server: Server, folder: Path, deadline_s: float) -> None:
+        arguments = ["--initialize", "--quiet", f"--scale={self.options.scale}"]
+        if self.options.unlogged_tables:
+            arguments.append("--unlogged-tables")
+        self._to_end(server, "pgbench", arguments, folder / "load", deadline_s)
+        with Session(server.address) as session:
+            unlogged = "UNLOGGED " if self.options.unlogged_tables else ""
+            session.query(RIDER_SCHEMA.replace("CREATE TABLE", f"CREATE {unlogged}TABLE"))
+            try:
+                session.query(AMCHECK)
+            except StatementFailed as error:
+                # Not every installation has the contributed modules; verification says what it did without.
+                if error.sqlstate not in _NO_EXTENSION:
+                    raise
+        if self.options.init_sql:
+            path = folder / "init.sql"
+            path.write_text(self.options.init_sql, encoding="utf-8")
+            arguments = ["--no-psqlrc", "--quiet", "-v", "ON_ERROR_STOP=1", "-f", str(path)]
+            self._to_end(server, "psql", arguments, folder / "init", deadline_s)
+
+    def _to_end(
+        self, server: Server, program: str, arguments: list[str], log: Path, deadline_s: float
+    ) -> None:
+        command = [str(server.cluster.binaries.program(program)), *arguments]
+        spec = LaunchSpec(
+            command,
+            log.with_suffix(".log"),
+            environment={**server.cluster.environment(), **server.address.environment()},
+            inherits=False,
+        )
+        with Child(spec, self.watcher) as child:
+            code = child.wait(deadline_s, f"{program} {arguments[0]}")
+            said = child.log_tail()
+        if code != 0:
+            server.check()
+            lines = [line for line in said.splitlines() if "rror" in line] or said.splitlines()
+            if "No space left" in said:
+                raise MachineLacks(
+                    f"the load found no space left: {lines[-1]}", where="disk", hint="a smaller --scale"
+                )
+            where = "--init-sql" if program == "psql" else "pgbench --initialize"
+            raise InvalidInput(f"{program} failed: {' / '.join(lines[-3:])}", where=where)
+
+    # ---- running ----
+
+    def start(
+        self,
+        launch: PostgresqlLaunch,
+        plan: Plan,
+        folder: Path,
+        ledger: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> PgbenchRun:
+        """Start a server with the launch's settings, read back what is in force, and start pgbench.
+
+        ``folder`` takes script, logs and the settings in force; ``environment`` is for the server's processes.
+        With a ticker in the plan the engine's count of syncs is sampled into the ledger behind a short first
+        load. Raises what `server.start` raises, InvalidInput for a script that cannot be read.
+        """
+        recorded = dict(environment or {})
+        server = launch.start(environment=lambda _: recorded, checks_memory=True)
+        book: Ledger | None = None
+        try:
+            script = self._script(server)
+            (folder / "script.sql").write_text(script.text, encoding="utf-8")
+            (folder / EFFECTIVE_NAME).write_text(_in_force(server, launch), encoding="utf-8")
+            book = None if ledger is None else Ledger.open(ledger)
+            each_before = 0
+            if book is not None and plan.ticker_ms and script.writes and recorded:
+                each_before = EACH_BEFORE
+                with self._pgbench(
+                    server, plan, folder, "first", 0, [f"--transactions={EACH_BEFORE}"]
+                ) as first:
+                    first.wait(SHORT_DEADLINE_S, "a short first load")
+                    _check_all_done(book, each_before, first.log_tail())
+                sample_syncs(server, book)
+            client = self._pgbench(server, plan, folder, "run", each_before, [f"--time={FOREVER_S}"])
+        except BaseException:
+            # Whatever it was, an interrupt included: the caller never sees this run.
+            if book is not None:
+                book.close()
+            server.__exit__(None, None, None)
+            raise
+        return PgbenchRun(server, client, plan, folder / "run-log", book, script.writes, each_before)
+
+    def _pgbench(
+        self, server: Server, plan: Plan, folder: Path, name: str, each_before: int, until: list[str]
+    ) -> Child:
+        jobs = self.options.jobs or os.cpu_count() or 1
+        rate = plan.target_per_s or self.options.rate_per_s
+        arguments = [
+            "--no-vacuum",
+            f"--scale={self.options.scale}",
+            f"--client={plan.threads}",
+            f"--jobs={min(jobs, plan.threads)}",
+            f"--protocol={self.options.protocol}",
+            f"--file={folder / 'script.sql'}",
+            f"--random-seed={plan.seed}",
+            f"--define=duratune_n={each_before}",
+            "--log",
+            f"--log-prefix={folder / f'{name}-log'}",
+            *until,
+        ]
+        if rate:
+            arguments.append(f"--rate={rate:g}")
+        if rate and self.options.latency_limit_ms:
+            arguments.append(f"--latency-limit={self.options.latency_limit_ms:g}")
+        spec = LaunchSpec(
+            [str(server.cluster.binaries.program("pgbench")), *arguments],
+            folder / f"{name}.log",
+            environment={**server.cluster.environment(), **server.address.environment()},
+            inherits=False,
+        )
+        return Child(spec, self.watcher)
+
+    def _script(self, server: Server) -> Script:
+        if self._custom is not None:
+            return self._custom
+        if self.builtin not in BUILTINS:
+            raise InvalidInput(f"'{self.builtin}' is no script of pgbench's own", where=self.name)
+        with server.cluster.seen() as seen:
+            shown = server.cluster.run("pgbench", [f"--show-script={self.builtin}"], seen, SHORT_DEADLINE_S)
+        text = "\n".join(
+            line for line in (shown.stdout or shown.stderr).splitlines() if not line.startswith("--")
+        )
+        return identified_builtin(text, self.builtin)
+
+    # ---- verifying ----
+
+    def verify(self, launch: PostgresqlLaunch, folder: Path, deadline_s: float) -> Recovered:
+        """Recover the instance that ``launch`` names, which is changed by it, and read it back."""
+        with self.verifier(folder) as verifier:
+            return verifier.verify(launch, deadline_s)
+
+    def verifier(self, folder: Path) -> PgbenchVerifier:
+        """For many states."""
+        del folder
+        table, column = ("pgbench_history", "filler")
+        if self._custom is not None:
+            table, column = self._custom.table, self._custom.column
+        return PgbenchVerifier(self.options, self.builtin, table, column)
+
+
+def _in_force(server: Server, launch: PostgresqlLaunch) -> str:
+    """What is in force in a session like the load's."""
+    known = catalogue.load(str(launch.servers.binaries.version.major))
+    with Session(server.address) as session:
+        found = readback.read(session)
+        proposed = server.configuration.proposed
+        return SessionSettings.of(found, readback.compare(proposed, found, known.normalise)).text()
+
+
+def _check_all_done(ledger: Ledger, each: int, said: str) -> None:
+    counts = [int((ledger.entries().client == client).sum()) for client in range(1, ledger.clients + 1)]
+    if counts != [each] * ledger.clients:
+        raise Undecided(
+            f"a short first load ended with {counts} of {each} transactions for each client",
+            where="pgbench",
+            hint=said[-500:],
+        )
