@@ -10,9 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crashlab.kill import MeasurePlan
 from knobs.errors import InvalidInput
 from tuner.search.budget import TRIALS_DEFAULT, Budget
 from tuner.search.study_plan import StudyPlan, default_trial_plan
+from tuner.search.trial import TrialPlan
 from tuner.search.tuning import refuse_too_short
 
 
@@ -23,6 +25,8 @@ class Spending:
     play_off_rounds: int = 2
     winner_states: int = 60
     audit_only: bool = False
+    rivals: int = 0
+    state_s: float = 0.1
 
 
 def budget_of(
@@ -32,8 +36,10 @@ def budget_of(
     spent_s: float = 0.0,
     controls_s: float = 4.0,
     audit_only: bool = False,
+    rivals: int = 0,
 ) -> Budget:
-    budget = Budget(time.monotonic() - spent_s, time_s, trials, Spending(audit_only=audit_only))
+    spending = Spending(audit_only=audit_only, rivals=rivals)
+    budget = Budget(time.monotonic() - spent_s, time_s, trials, spending)
     budget.plan(controls_s, run_s)
     return budget
 
@@ -127,6 +133,16 @@ def test_an_audit_needs_no_time_for_a_winner() -> None:
         budget_of(80.0, None, spent_s=5.0).refuse_too_short(0)
 
 
+def test_a_rival_takes_a_confirmation_more() -> None:
+    words = budget_of(None, 5, rivals=1).in_words(0)
+    assert "8 confirmation rounds 48 s, as many against 1 rival 48 s" in words
+    assert "as many against 2 rivals 96 s" in budget_of(None, 5, rivals=2).in_words(0)
+    assert "rival" not in budget_of(None, 5, rivals=1, audit_only=True).in_words(0)
+    alone, beside = (budget_of(1_000.0, None, rivals=rivals).trials_expected(0) for rivals in (0, 1))
+    # A trial takes 2 * 3 + 4 s.
+    assert alone - beside == pytest.approx(48 / 10, abs=1)
+
+
 def test_a_hopeless_time_is_told_before_anything_runs() -> None:
     for time_s, measure_s in ((30.0, 2.0), (60.0, 5.0)):
         with pytest.raises(InvalidInput, match="too short for a claim"):
@@ -162,3 +178,11 @@ def test_an_end_says_which_limit_it_met() -> None:
     assert budget_of(1_000.0, 5).ends_because(5) == "the number of trials is reached (5)"
     assert budget_of(60.0, 5).ends_because(1).startswith("the time is used: one more of up to 10 s does not")
     assert budget_of(1_000.0, 5).ends_because(4) == "" == budget_of(0.0, None).ends_because(0)
+
+
+def test_a_trial_looks_at_every_model_of_its_engine() -> None:
+    assert default_trial_plan(1.0).few == TrialPlan().few and default_trial_plan(1.0).full == TrialPlan().full
+    models = ("cache", "synced", "torn")
+    for states in (default_trial_plan(1.0, models=models).few, default_trial_plan(1.0, models=models).full):
+        assert set(states) == {*models} and min(states.values()) >= 1
+    assert default_trial_plan(2.0, 50.0).measure == MeasurePlan(0.5, 2.0, 50.0)

@@ -94,7 +94,9 @@ def command(
         audit_only=audit_only,
         only=tuple(only or ()),
         exclude=(*(exclude or ()), *fixes),
-        trial=default_trial_plan(measure, request.target_per_s),
+        trial=default_trial_plan(measure, request.target_per_s, request.engine.controls),
+        state_s=request.kind.state_s,
+        rivals=len(request.kind.search.rivals),
     )
     # What cannot be searched, or not in this time, is told before a folder is made for it.
     search_space(request, plan, reference_settings(request))

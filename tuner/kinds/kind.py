@@ -107,7 +107,8 @@ class Search(Protocol):
 class Kind(Protocol):
     """One engine, as the commands ask for it. ``families`` are the workloads that can drive it, the default
     one's first; ``effective_name`` is the file that keeps a trial's settings in force; ``beyond_files`` says
-    where settings live that no configuration file states, "" where there are none."""
+    where settings live that no configuration file states, "" where there are none; ``state_s`` is how long
+    one crash state takes to be recovered and judged, about."""
 
     name: str
     title: str
@@ -117,6 +118,7 @@ class Kind(Protocol):
     clients: int
     effective_name: str
     beyond_files: str
+    state_s: float
 
     @property
     def log_reader(self) -> LogReader: ...

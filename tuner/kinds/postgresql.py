@@ -91,6 +91,7 @@ class PostgresqlKind:
     clients = 8
     effective_name = "effective.json"
     beyond_files = ""
+    state_s = 0.5
     log_reader = PostgresqlLogReader()
     rules = PostgresqlKindRules()
     search = PostgresqlSearch()

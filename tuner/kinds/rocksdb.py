@@ -99,6 +99,7 @@ class RocksdbKind:
     clients = 16
     effective_name = "effective.OPTIONS"
     beyond_files = "WriteOptions are in no OPTIONS file (rocksdb/options.h)"
+    state_s = 0.1
     log_reader = RocksdbLogReader()
     rules = RocksdbKindRules()
     search = RocksdbSearch()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -105,6 +106,7 @@ def as_text(
         lines.append(f"write log      not believed: {fault}")
     for note in evidence.recording.facts.notes:
         lines.append(f"write log      {note}")
+    lines += _checked_lines(verdict.states)
     lines.append(f"recovery       at most {verdict.recovery_s_max:.2f} s")
     for finding in findings:
         lines.append(finding_line(finding))
@@ -159,6 +161,19 @@ def _crash_line(name: str, summary: CrashSummary, also: str, name_of: NameOf) ->
     if summary.unknown_why:
         text += f"; {summary.unknown_why}"
     return text
+
+
+def _checked_lines(states: Sequence[JudgedState]) -> list[str]:
+    """What the states were checked for: what each of them was, and what only some were."""
+    recovered = [state.checks for state in states if state.checks]
+    if not recovered:
+        return []
+    every = [check for check in recovered[0] if all(check in checks for checks in recovered)]
+    some = Counter(check for checks in recovered for check in checks if check not in every)
+    return [
+        f"checked        {len(recovered)} states for {', '.join(every)}",
+        *(f"               {count} of them for {check}" for check, count in some.items()),
+    ]
 
 
 def _evidence_lines(verdict: CrashVerdict) -> list[str]:

@@ -54,6 +54,7 @@ def as_json(
         if winner
         else None,
         "confirmation": _confirmation(outcome.claim) if outcome.claim else None,
+        "rivals": [claim.as_json() for claim in outcome.rivals],
         "unproven": _unproven(outcome.unproven) if outcome.unproven and not plan.audit_only else None,
         "cut_short": outcome.cut_short,
         "refused": [
@@ -175,6 +176,8 @@ def _winner_lines(
                 f"{100 * found.broken_share_max:.0f} % of the moments of such a run break it (95 %)"
             )
     lines += _unproven_lines(reference, outcome) or [_confirmation_line(outcome)]
+    for claim in outcome.rivals:
+        lines.append(f"{'against ' + claim.rival.proposer:<14} {claim.in_words()}")
     lines.append(f"repeat         {repeat_command(request, folder, winner)}")
     return lines
 

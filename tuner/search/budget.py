@@ -12,8 +12,6 @@ from knobs.errors import InvalidInput
 CONTROLS_S = 3.0
 RUN_OVERHEAD_S = 0.3
 """What controls, and the load of one run, take at the least: for what must be said before either is timed."""
-WINNER_STATE_S = 0.1
-"""One of the winner's crash states, recovered and judged."""
 TRIALS_DEFAULT = 40
 MARGIN = 1.2
 """A hint names more than the least, because no two runs take the same time."""
@@ -35,6 +33,12 @@ class Spending(Protocol):
 
     @property
     def winner_states(self) -> int: ...
+
+    @property
+    def rivals(self) -> int: ...
+
+    @property
+    def state_s(self) -> float: ...
 
     @property
     def audit_only(self) -> bool: ...
@@ -147,7 +151,8 @@ class Budget:
 
     def _reserved_s(self, candidates: int) -> float:
         """What comes after the last trial, where there are so many candidates."""
-        return sum((self._play_off_s(candidates), self._winner_s(), self._confirmation_s(candidates)))
+        ahead = (self._play_off_s(candidates), self._winner_s(), self._confirmation_s(candidates))
+        return sum(ahead) + self._rivals_s()
 
     def _reserved_in_words(self, candidates: int) -> list[str]:
         plan = self.spending
@@ -155,6 +160,7 @@ class Budget:
             f"a play-off of {min(plan.finalists, candidates)}": self._play_off_s(candidates),
             f"the winner's {plan.winner_states} states": self._winner_s(),
             f"{plan.confirmation_rounds} confirmation rounds": self._confirmation_s(candidates),
+            f"as many against {_counted(plan.rivals, 'rival')}": self._rivals_s(),
         }
         return [f"{what} {seconds:.0f} s" for what, seconds in found.items() if seconds > 0]
 
@@ -169,7 +175,17 @@ class Budget:
         """The winner's fresh run with controls of its own; an audit crowns no winner."""
         if self.spending.audit_only:
             return 0.0
-        return self._controls_s + 2 * self._run_s + self.spending.winner_states * WINNER_STATE_S
+        return self._controls_s + 2 * self._run_s + self.spending.winner_states * self.spending.state_s
 
     def _confirmation_s(self, candidates: int) -> float:
         return self.spending.confirmation_rounds * 2 * self._run_s if candidates > 0 else 0.0
+
+    def _rivals_s(self) -> float:
+        """The winner against what people already run; an audit crowns no winner."""
+        if self.spending.audit_only:
+            return 0.0
+        return self.spending.rivals * self.spending.confirmation_rounds * 2 * self._run_s
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from crashlab.kill import MeasurePlan
+from crashlab.validate import split_states
 from tuner.search.trial import TrialPlan
+
+STATES_FEW, STATES_FULL = 6, 24
+"""Crash states of every trial, and of one that would become the best."""
 
 
 @dataclass(frozen=True)
@@ -22,8 +27,20 @@ class StudyPlan:
     play_off_rounds: int = 2
     confirmation_rounds: int = 8
     winner_states: int = 60
+    state_s: float = 0.1
+    """How long one crash state takes to be recovered and judged, about."""
+    rivals: int = 0
+    """How many configurations the winner is measured against beside the reference."""
 
 
-def default_trial_plan(measure_s: float, target_per_s: float = 0.0) -> TrialPlan:
-    """The usual trial with another length of its measured phase, in seconds, and at this pace."""
-    return TrialPlan(measure=MeasurePlan(0.5, measure_s, target_per_s))
+def default_trial_plan(
+    measure_s: float, target_per_s: float = 0.0, models: Iterable[str] = ("cache", "synced")
+) -> TrialPlan:
+    """The usual trial with another length of its measured phase, in seconds, at this pace, and its states
+    shared out among these models."""
+    names = tuple(models)
+    return TrialPlan(
+        MeasurePlan(0.5, measure_s, target_per_s),
+        few=split_states(names, STATES_FEW),
+        full=split_states(names, STATES_FULL),
+    )

@@ -21,6 +21,7 @@ from tuner.request import Request, host_limits
 from tuner.search.budget import CONTROLS_S, RUN_OVERHEAD_S, Budget
 from tuner.search.final import Claim, Decision, Final, Winner
 from tuner.search.inherited import inherited_break
+from tuner.search.rivals import RivalClaim, measured_against, rivals_of
 from tuner.search.search_space import SearchSpace, build_space
 from tuner.search.study import OptunaStudy, StudyFolder
 from tuner.search.study_plan import StudyPlan
@@ -43,6 +44,8 @@ class StudyOutcome:
     """In an audit: what a search for speed alone would have shipped."""
     refused_at_last: Sequence[TrialResult] = ()
     """Who held as a trial and not on the winner's fresh run, with the verdict of that run."""
+    rivals: Sequence[RivalClaim] = ()
+    """The winner against what people already run."""
     cut_short: str = ""
     """Why the search ended although trials were left; empty where it did not."""
 
@@ -169,7 +172,20 @@ class Tuning:
             decision.claim,
             fastest,
             decision.refused,
+            self._against_rivals(decision),
             self._inherited_break(results),
+        )
+
+    def _against_rivals(self, decision: Decision) -> list[RivalClaim]:
+        if decision.winner is None or self._plan.rivals == 0:
+            return []
+        return measured_against(
+            rivals_of(self._request),
+            decision.winner.trial.settings,
+            self._request,
+            self._plan,
+            self._lab,
+            self._output,
         )
 
     def _search(self, reference: Reference, controls: Sequence[Control]) -> list[TrialResult]:
