@@ -177,8 +177,8 @@ class Engine(Protocol):
         """The same with nothing but its defaults."""
 
     def bound(self, scratch: Scratch, watcher: Watcher | None, folder: Path) -> Engine:
-        """The same in a lab, which notes in ``scratch`` what is made in ``folder``, and whose ``watcher`` ends
-        the engine's processes."""
+        """The same in a lab: what is made in ``folder`` is noted in ``scratch``, and ``watcher`` ends the
+        engine's processes."""
 
     def reaches(self, folder: Path) -> bool:
         """Whether the engine's processes may pass this folder, or the first one above it that exists."""

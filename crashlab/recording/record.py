@@ -67,8 +67,8 @@ def record(
     """Record one run of the subject from the loaded base; the recording is written into ``folder``.
 
     ``folder`` is created; ``parent`` takes the live data, else ``folder`` does. Raises Undecided where
-    the run does not get as far as it should: its operations are not done, or what is provoked has not ended, at the
-    deadline, or no client is left.
+    the run does not get as far as it should: its operations are not done, or what is provoked has not
+    ended, at the deadline, or no client is left.
     """
     folder.mkdir()
     clone_folder(base, folder / "base", subject.engine.log_reader)

@@ -87,7 +87,7 @@ class PgbenchRun:
         """The next event of this name, or of one of these names.
 
         They are ``opened``, ``warming``, ``measuring``, ``measured`` (whose figures `figures` tells after the
-        kill), ``reached``, ``provoked`` and ``stopped``. Raises InvalidInput where pgbench ends with an error,
+        kill), ``reached``, ``provoked`` and ``stopped``. Raises InvalidInput where pgbench ends by itself,
         ServerDied where something else ends the server, Undecided where the load ends or stops before.
         """
         wanted = (event,) if isinstance(event, str) else event

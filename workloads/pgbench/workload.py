@@ -97,7 +97,7 @@ class PgbenchWorkload:
     def load(
         self, launch: PostgresqlLaunch, folder: Path, seed: int, *, deadline_s: float = LOAD_DEADLINE_S
     ) -> Event:
-        """Create the instance's data: a clone of the template of this scale, which is loaded first if need be.
+        """Create the instance's data: a clone of the template of this scale, which is loaded when first asked.
 
         pgbench's tables have the same content whatever the seed. Raises InvalidInput where --init-sql or the
         load fails, MachineLacks where there is no room or no pgbench.
@@ -174,7 +174,7 @@ class PgbenchWorkload:
     ) -> PgbenchRun:
         """Start a server with the launch's settings, read back what is in force, and start pgbench.
 
-        ``folder`` takes script, logs and the settings in force; ``environment`` is for the server's processes.
+        ``folder`` takes script, logs and the settings in force; ``environment`` is for the server alone.
         With a ticker in the plan the engine's count of syncs is sampled into the ledger behind a short first
         load. Raises what `server.start` raises, InvalidInput for a script that cannot be read.
         """
