@@ -72,6 +72,9 @@ Result Client::timed(Operation operation, Call call, bool is_part) {
   const uint64_t begin_ns = dt_monotonic_ns();
   const Result result = call();
   const uint64_t end_ns = ledger_.take_end_ns();
+  const bool is_written = result == Result::ok && (operation == Operation::update || operation == Operation::insert);
+  // One writer only.
+  if (is_written) written_.store(written() + 1, std::memory_order_relaxed);
   if (shared_.phase.load(std::memory_order_acquire) != Phase::measuring) return result;
   std::lock_guard<std::mutex> lock(measurement_.mutex);
   // Asked again under the lock: after the main thread has read the sums, nothing is added.
@@ -81,9 +84,7 @@ Result Client::timed(Operation operation, Call call, bool is_part) {
   if (interval_ns_ > 0) {
     measurement_.operations[static_cast<size_t>(operation)].intended.record(end_ns - due_ns_);
   }
-  if (result == Result::ok && (operation == Operation::update || operation == Operation::insert)) {
-    ++measurement_.acknowledged_writes;
-  }
+  if (is_written) ++measurement_.acknowledged_writes;
   if (result == Result::error && measurement_.last_error.empty()) measurement_.last_error = session_->last_error();
   return result;
 }

@@ -50,6 +50,8 @@ class Client {
   // cleanly is done.
   void run();
   Measurement& measurement() { return measurement_; }
+  // Writes that the engine has reported as done, in all phases.
+  uint64_t written() const { return written_.load(std::memory_order_relaxed); }
 
  private:
   void loop();
@@ -71,6 +73,7 @@ class Client {
   uint64_t start_ns_ = 0;
   uint64_t due_ns_ = 0;
   std::string key_name_;
+  std::atomic<uint64_t> written_{0};
   Measurement measurement_;
 };
 

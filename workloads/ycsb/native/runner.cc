@@ -122,7 +122,7 @@ class Run {
     provoker.reset();
     background.stop();
     database_.close();
-    emit(event("closed").count("operations", ledger_.operations()).text("why", stop_name()));
+    emit(event("closed").count("operations", ledger_.operations()).raw("written", written()).text("why", stop_name()));
   }
 
  private:
@@ -205,6 +205,13 @@ class Run {
     }
   }
 
+  // By client.
+  std::string written() const {
+    std::string list = "[";
+    for (const auto& client : clients_) list += (list.size() > 1 ? "," : "") + std::to_string(client->written());
+    return list + "]";
+  }
+
   std::string end_name() const {
     if (shared_.is_lost) return "connection-lost";
     const std::string why = stop_name();
@@ -225,7 +232,7 @@ class Run {
       all.last_error = shared_.lost_error;
     }
     for (auto& client : clients_) all.add(client->measurement());
-    emit(event("stopped").text("why", end_name()).text("last_error", all.last_error));
+    emit(event("stopped").text("why", end_name()).text("last_error", all.last_error).raw("written", written()));
     // Clients that a hanging server keeps, and a provocation under way, end with the process.
     if (database_.is_served()) _exit(0);
     for (;;) std::this_thread::sleep_for(std::chrono::seconds(3600));
