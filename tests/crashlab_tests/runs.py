@@ -35,6 +35,7 @@ def facts(**changed: Any) -> Facts:
         "seed": 1,
         "recorder": "preload",
         "initial_records": 0,
+        "register_per_write": False,
         "base_inodes": {},
         "first_position": 0,
         "kill_ns": 0,

@@ -8,6 +8,7 @@ import pytest
 
 from crashlab.recording.check import SYNCS_IN_FLIGHT_MAX, SyncCount, check_syncs, check_writes
 from crashlab.recording.write_log import Kind
+from crashlab.states.lives import lives
 from engines.rocksdb.log_reader import RocksdbLogReader
 from tests.crashlab_tests.tapes import Tape
 
@@ -146,8 +147,7 @@ def synced_tape(count: int) -> Tape:
 
 def sync_faults(tape: Tape, counted: int) -> list[str]:
     end = tape.position + 1
-    paths = {0: "db/000001.log", 1: "db/000002.sst"}
-    return check_syncs(tape.disk(), paths, READER, SyncCount(end, counted, end))
+    return check_syncs(lives(tape.disk()), READER, SyncCount(end, counted, end))
 
 
 def test_syncs_of_logs_are_counted_and_no_others() -> None:
@@ -172,9 +172,8 @@ def test_syncs_after_the_reading_do_not_count() -> None:
     position = tape.position + 1
     for _ in range(10):
         tape.fdatasync(WAL)
-    paths = {0: "db/000001.log", 1: "db/000002.sst"}
-    assert check_syncs(tape.disk(), paths, READER, SyncCount(position, 5, position)) == []
-    assert check_syncs(tape.disk(), paths, READER, SyncCount(position, 15, tape.position)) == []
+    assert check_syncs(lives(tape.disk()), READER, SyncCount(position, 5, position)) == []
+    assert check_syncs(lives(tape.disk()), READER, SyncCount(position, 15, tape.position)) == []
 
 
 def test_syncs_beside_a_log_that_nobody_has_written_to_may_count_or_not() -> None:
@@ -185,18 +184,17 @@ def test_syncs_beside_a_log_that_nobody_has_written_to_may_count_or_not() -> Non
     tape.create("db/000005.log", 5)
     for _ in range(8):
         tape.fdatasync(1)
-    paths = {0: "db/000001.log", 1: "db/000005.log"}
     end = tape.position + 1
     for engines_own in (0, 8):
-        assert check_syncs(tape.disk(), paths, READER, SyncCount(end, engines_own, end)) == []
-    assert len(check_syncs(tape.disk(), paths, READER, SyncCount(end, 9, end))) == 1
+        assert check_syncs(lives(tape.disk()), READER, SyncCount(end, engines_own, end)) == []
+    assert len(check_syncs(lives(tape.disk()), READER, SyncCount(end, 9, end))) == 1
     tape.write(5, 0, b"a")
     for _ in range(3):
         tape.fdatasync(1)
     end = tape.position + 1
     # One round may have been about to begin with the older log; the next would have taken in the newer.
-    assert check_syncs(tape.disk(), paths, READER, SyncCount(end, 9, end)) == []
-    assert len(check_syncs(tape.disk(), paths, READER, SyncCount(end, 10, end))) == 1
+    assert check_syncs(lives(tape.disk()), READER, SyncCount(end, 9, end)) == []
+    assert len(check_syncs(lives(tape.disk()), READER, SyncCount(end, 10, end))) == 1
 
 
 def test_a_sync_of_an_older_log_is_not_what_the_engine_counts() -> None:
@@ -210,7 +208,6 @@ def test_a_sync_of_an_older_log_is_not_what_the_engine_counts() -> None:
         tape.fdatasync(1)
         tape.fdatasync(5)
     end = tape.position + 1
-    paths = {0: "db/000001.log", 1: "db/000005.log"}
-    assert check_syncs(tape.disk(), paths, READER, SyncCount(end, 8, end)) == []
-    assert len(check_syncs(tape.disk(), paths, READER, SyncCount(end, 10, end))) == 1
-    assert len(check_syncs(tape.disk(), paths, READER, SyncCount(end, 16, end))) == 1
+    assert check_syncs(lives(tape.disk()), READER, SyncCount(end, 8, end)) == []
+    assert len(check_syncs(lives(tape.disk()), READER, SyncCount(end, 10, end))) == 1
+    assert len(check_syncs(lives(tape.disk()), READER, SyncCount(end, 16, end))) == 1

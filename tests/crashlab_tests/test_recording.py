@@ -54,6 +54,12 @@ class Scripted:
         at_last()
         raise AssertionError("the caller kills")
 
+    def figures(self) -> Event:
+        raise AssertionError("nothing was measured")
+
+    def faults(self) -> list[str]:
+        return []
+
     def __enter__(self) -> Scripted:
         return self
 

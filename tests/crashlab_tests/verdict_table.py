@@ -24,6 +24,7 @@ from knobs import catalogue
 from knobs.contract import Contract
 from knobs.rocksdb.changes import differences
 from workloads import registry
+from workloads.ycsb.workload import YcsbWorkload
 
 SYNC = ("WriteOptions.sync", "true")
 MODELS = ("cache", "synced")
@@ -112,8 +113,10 @@ ROWS = (
 
 def subject(settings: Sequence[tuple[str, str]] = (), workload: str = "ycsb:a") -> Subject:
     """RocksDB's defaults with these settings over them, under a small workload."""
-    found = registry.find(workload).with_values({"recordcount": RECORDS, "operationcount": "20000"})
-    return Subject(RocksdbEngine(), found, dict(settings))
+    found = registry.find(workload)
+    assert isinstance(found, YcsbWorkload)
+    small = found.with_values({"recordcount": RECORDS, "operationcount": "20000"})
+    return Subject(RocksdbEngine(), small, dict(settings))
 
 
 def run_row(row: Row, lab: Lab, folder: Path, controls: Sequence[Control], seed: int) -> CrashEvidence:

@@ -13,6 +13,7 @@ from engines.rocksdb.engine import RocksdbEngine
 from workloads import registry
 from workloads.ledger import Entries, Ledger
 from workloads.workload import Plan
+from workloads.ycsb.workload import YcsbWorkload
 
 THREADS = 4
 
@@ -50,7 +51,9 @@ def make_database(tmp_path_factory: pytest.TempPathFactory, seed: int) -> MakeDa
 
     def make(settings: Mapping[str, str], properties: Mapping[str, str], provoke: str = "") -> KilledDatabase:
         folder = tmp_path_factory.mktemp("killed")
-        workload = registry.find("ycsb:a").with_values({"recordcount": "300", **properties})
+        found = registry.find("ycsb:a")
+        assert isinstance(found, YcsbWorkload)
+        workload = found.with_values({"recordcount": "300", **properties})
         launch = RocksdbEngine().launch(settings, folder)
         workload.load(launch, folder, seed)
         plan = Plan(THREADS, seed, operations=400, provoke=provoke)
