@@ -155,6 +155,10 @@ class Engine(Protocol):
         clients themselves; then every run needs the recorder."""
 
     @property
+    def recovers_in_memory(self) -> bool:
+        """Whether crash states are better rebuilt and recovered on a tmpfs where there is room."""
+
+    @property
     def runs_as(self) -> tuple[int, int] | None:
         """The uid and gid of the engine's processes where those are not duratune's own."""
 

@@ -36,6 +36,7 @@ OWNER_VARIABLE = "DURATUNE_OWNER"
 END_DEADLINE_S = 30.0
 LINE_BYTES_MAX = 1 << 20
 LOG_TAIL_BYTES = 2000
+_LOOKS_MAX = 10
 
 
 class DeadlinePassed(Undecided):
@@ -348,11 +349,36 @@ def _group_of(pid: int) -> int | None:
 
 
 def _descendants(root: ProcessIdentity) -> list[ProcessIdentity]:
+    """All of them. The kernel may leave one out of its list while another ends, so two looks must agree."""
+    found = _look_for_descendants(root)
+    for _ in range(_LOOKS_MAX):
+        before, found = found, _look_for_descendants(root)
+        if set(before) == set(found):
+            break
+    return found
+
+
+def _look_for_descendants(root: ProcessIdentity) -> list[ProcessIdentity]:
+    found: list[ProcessIdentity] = []
+    waiting = [root.pid]
+    while waiting:
+        for pid in _children(waiting.pop()):
+            child = identify(pid)
+            if child is not None and child not in found:
+                found.append(child)
+                waiting.append(pid)
+    return found
+
+
+def _children(pid: int) -> list[int]:
+    """By the kernel's own lists (proc(5), task/TID/children) where it has them; else everybody is looked at."""
     try:
-        children = psutil.Process(root.pid).children(recursive=True)
-    except psutil.NoSuchProcess:
-        return []
-    return [found for found in (identify(child.pid) for child in children) if found is not None]
+        lists = list(Path(f"/proc/{pid}/task").glob("*/children"))
+        if lists:
+            return [int(child) for each in lists for child in each.read_text().split()]
+        return [child.pid for child in psutil.Process(pid).children()]
+    except (OSError, psutil.NoSuchProcess):
+        return []  # It has ended meanwhile.
 
 
 def await_end(processes: Sequence[ProcessIdentity]) -> None:

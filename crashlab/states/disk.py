@@ -12,6 +12,8 @@ symbolic links, and operations on files outside the recorded root, which the rec
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -208,6 +210,29 @@ class FileImage:
     def content(self) -> bytes:
         return apply(self.file.base_bytes(), self.survivors)[: self.size_max]
 
+    def write_to(self, path: Path) -> None:
+        """Make ``path`` a file with this content, which may be there already as a copy of the base's."""
+        if self.file.base is not None and not path.exists():
+            shutil.copyfile(self.file.base.content, path)
+        size = self.file.base.content.stat().st_size if self.file.base is not None else 0
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
+        try:
+            for survivor in self.survivors:
+                operation = survivor.operation
+                if operation.kind is Kind.WRITE:
+                    for begin, end in written_ranges(survivor):
+                        _write_whole(
+                            descriptor, operation.data[begin - operation.a : end - operation.a], begin
+                        )
+                        size = max(size, end)
+                else:
+                    size = size_after(size, operation)
+                    os.truncate(descriptor, size)
+            if self.size_max is not None and self.size_max < size:
+                os.truncate(descriptor, self.size_max)
+        finally:
+            os.close(descriptor)
+
 
 @dataclass(frozen=True)
 class Image:
@@ -288,6 +313,13 @@ def apply(base: bytes, survivors: Sequence[Surviving]) -> bytes:
         else:
             _resize(content, size_after(len(content), operation))
     return bytes(content)
+
+
+def _write_whole(descriptor: int, data: bytes | memoryview, offset: int) -> None:
+    """All of it: pwrite(2) may stop short, such as before the end of a disk that is full."""
+    while len(data):
+        written = os.pwrite(descriptor, data, offset)
+        data, offset = data[written:], offset + written
 
 
 def _resize(content: bytearray, size: int) -> None:

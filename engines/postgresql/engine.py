@@ -52,6 +52,7 @@ class PostgresqlEngine:
     log_reader: ClassVar[PostgresqlLogReader] = PostgresqlLogReader()
     control_workload: ClassVar[str] = "pgbench:tpcb-like"
     stamps_in_server: ClassVar[bool] = True
+    recovers_in_memory: ClassVar[bool] = True
 
     @property
     def major(self) -> str:

@@ -30,6 +30,10 @@ LOAD_SETTINGS: Mapping[str, str] = {
 }
 """For loading a template, whose files are all synced when it is done (manual, 14.4 and 14.5)."""
 
+UNSYNCED_SETTINGS: Mapping[str, str] = {"fsync": "off", "wal_sync_method": "fdatasync"}
+"""For recovering crash states in memory; some file systems there refuse O_DIRECT, which open_datasync may ask
+for."""
+
 NEUTRAL_SETTINGS: Mapping[str, str] = {
     "fsync": "off",
     "autovacuum": "off",
@@ -109,6 +113,10 @@ class PostgresqlLaunch:
         """The same settings on another folder."""
         return replace(self, database=database)
 
+    def hurried(self) -> PostgresqlLaunch:
+        """The same without syncs, which change nothing of what a recovery brings back, but take its time."""
+        return replace(self, settings={**self.settings, **UNSYNCED_SETTINGS})
+
     @property
     def cluster(self) -> Cluster:
         """The cluster as the programs see it."""
@@ -137,5 +145,5 @@ class PostgresqlLaunch:
         )
 
     def start_neutral(self, *, deadline_s: float = START_DEADLINE_S) -> Server:
-        """Start a server with settings that hide nothing."""
-        return self.servers.start(self.adopt(), NEUTRAL_SETTINGS, deadline_s=deadline_s)
+        """Start a server with settings that hide nothing, in a cluster that one has run in before."""
+        return self.servers.start(self.cluster, NEUTRAL_SETTINGS, deadline_s=deadline_s)

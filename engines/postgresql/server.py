@@ -309,7 +309,7 @@ def _socket_folder(user: ServerUser, scratch: Scratch, parent: Path | None) -> P
     folder = scratch.folder(parent or _short_place(user), "pg")
     try:
         user.give(folder)
-        if not user.may(folder, "w"):
+        if not user.may_pass(folder.parent):
             raise InvalidInput(
                 f"user {user.name} cannot reach this folder",
                 where=str(folder.parent),
@@ -326,7 +326,7 @@ def _short_place(user: ServerUser) -> Path:
     places = [Path(tempfile.gettempdir()), Path("/tmp"), Path("/var/tmp"), Path("/dev/shm")]
     for place in dict.fromkeys(places):
         longest = socket_path(place / "duratune-pg-00000000")
-        if len(os.fsencode(longest)) <= SOCKET_PATH_BYTES_MAX and place.is_dir() and user.may(place, "x"):
+        if len(os.fsencode(longest)) <= SOCKET_PATH_BYTES_MAX and place.is_dir() and user.may_pass(place):
             return place
     raise MachineLacks(
         f"no short folder for a Unix socket that user {user.name} can reach",

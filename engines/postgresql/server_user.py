@@ -17,6 +17,7 @@ import pwd
 import shutil
 import subprocess
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,10 @@ class ServerUser:
         done = subprocess.run(command, **self.popen(), timeout=_TEST_DEADLINE_S, check=False)
         return done.returncode == 0
 
+    def may_pass(self, folder: Path) -> bool:
+        """Whether this user may pass a folder; asked once for each."""
+        return _may_pass(self, folder)
+
     def within_reach(self, file: Path, folder: Path) -> Path:
         """``file`` itself if this user can read it, else a copy of it in ``folder``."""
         if self.may(file, "r"):
@@ -71,6 +76,11 @@ class ServerUser:
         if not self.is_other:
             return {}
         return {"user": self.uid, "group": self.gid, "extra_groups": [], "cwd": "/"}
+
+
+@lru_cache(maxsize=1024)
+def _may_pass(user: ServerUser, folder: Path) -> bool:
+    return user.may(folder, "x")
 
 
 def choose(name: str | None = None) -> ServerUser:

@@ -45,6 +45,7 @@ class RocksdbEngine:
     log_reader: ClassVar[RocksdbLogReader] = RocksdbLogReader()
     control_workload: ClassVar[str] = "ycsb:a"
     stamps_in_server: ClassVar[bool] = False
+    recovers_in_memory: ClassVar[bool] = False
     runs_as: ClassVar[tuple[int, int] | None] = None
 
     def version(self) -> str:
