@@ -153,7 +153,12 @@ def _counted_syncs(
 def _syncs_of(life: Life) -> Iterator[Operation]:
     """What made a log durable while it had that name."""
     yield from (sync for sync in life.file.syncs if life.begin <= sync.begin < life.end)
-    yield from (write for write in life.changes if write.flags & WRITE_IS_ITS_OWN_SYNC)
+    yield from (
+        change
+        for change in life.changes
+        # The flags of another kind of change are other flags.
+        if change.kind is Kind.WRITE and change.flags & WRITE_IS_ITS_OWN_SYNC
+    )
 
 
 def _late_rounds(
