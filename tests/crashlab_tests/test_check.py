@@ -8,7 +8,9 @@ import pytest
 
 from crashlab.recording.check import SYNCS_IN_FLIGHT_MAX, SyncCount, check_syncs, check_writes
 from crashlab.recording.write_log import Kind
+from crashlab.states.disk import FALLOC_KEEP_SIZE
 from crashlab.states.lives import lives
+from engines.postgresql.log_reader import PostgresqlLogReader
 from engines.rocksdb.log_reader import RocksdbLogReader
 from tests.crashlab_tests.tapes import Tape
 
@@ -211,3 +213,69 @@ def test_a_sync_of_an_older_log_is_not_what_the_engine_counts() -> None:
     assert check_syncs(lives(tape.disk()), READER, SyncCount(end, 8, end)) == []
     assert len(check_syncs(lives(tape.disk()), READER, SyncCount(end, 10, end))) == 1
     assert len(check_syncs(lives(tape.disk()), READER, SyncCount(end, 16, end))) == 1
+
+
+def test_a_log_is_made_room_for_without_a_sync() -> None:
+    """FALLOC_FL_KEEP_SIZE is the number that tells a write that is a sync of its own."""
+    tape = synced_tape(4)
+    tape.add(Kind.FALLOCATE, WAL, b=1 << 20, flags=FALLOC_KEEP_SIZE)
+    assert sync_faults(tape, 4) == []
+    assert len(sync_faults(tape, 5)) == 1
+
+
+# Syncs of PostgreSQL's logs: files under names that come and go.
+
+
+SEGMENTS = [f"db/data/pg_wal/00000001000000000000000{number}" for number in range(1, 4)]
+
+
+def postgresql_faults(tape: Tape, counted: int) -> list[str]:
+    end = tape.position + 1
+    return check_syncs(lives(tape.disk()), PostgresqlLogReader(), SyncCount(end, counted, end))
+
+
+def test_a_segment_that_is_filled_and_synced_before_it_has_its_name_is_not_counted() -> None:
+    """PostgreSQL makes a segment under another name, syncs it, and renames it (xlog.c, XLogFileInit)."""
+    tape = Tape()
+    tape.create("db/data/pg_wal/xlogtemp.77", 1)
+    tape.write(1, 0, bytes(64))
+    for _ in range(5):
+        tape.fsync(1)
+    tape.rename("db/data/pg_wal/xlogtemp.77", SEGMENTS[0], 1)
+    for _ in range(7):
+        tape.write(1, 0, b"record")
+        tape.fdatasync(1)
+    assert postgresql_faults(tape, 7) == []
+    assert len(postgresql_faults(tape, 8)) == 1
+    assert len(postgresql_faults(tape, 7 - SYNCS_IN_FLIGHT_MAX - 1)) == 1
+
+
+def test_a_recycled_segment_is_counted_under_both_of_its_names_and_no_third() -> None:
+    tape = Tape()
+    tape.create(SEGMENTS[0], 1)
+    for _ in range(4):
+        tape.write(1, 0, b"record")
+        tape.fdatasync(1)
+    tape.rename(SEGMENTS[0], "db/data/pg_wal/waiting", 1)
+    for _ in range(6):
+        tape.fdatasync(1)
+    tape.rename("db/data/pg_wal/waiting", SEGMENTS[2], 1)
+    for _ in range(5):
+        tape.write(1, 0, b"again")
+        tape.fdatasync(1)
+    assert postgresql_faults(tape, 9) == []
+    assert len(postgresql_faults(tape, 10)) == 1
+    assert len(postgresql_faults(tape, 9 - SYNCS_IN_FLIGHT_MAX - 1)) == 1
+
+
+def test_a_write_that_is_its_own_sync_counts_as_one_and_one_of_another_file_does_not() -> None:
+    tape = Tape()
+    tape.create(SEGMENTS[0], 1)
+    tape.create("db/data/base/5/16384", 2)
+    for _ in range(6):
+        tape.write(1, 0, b"record", own_sync=True)
+        tape.write(1, 0, b"record")
+        tape.write(2, 0, b"page", own_sync=True)
+    assert postgresql_faults(tape, 6) == []
+    assert len(postgresql_faults(tape, 7)) == 1
+    assert len(postgresql_faults(tape, 6 - SYNCS_IN_FLIGHT_MAX - 1)) == 1

@@ -152,7 +152,7 @@ class Observed(DriverProcess):
     ledger: Path
     seen: list[str]
 
-    def __exit__(self, *error: object) -> None:
+    def kill(self, at_last: Callable[[], object] = lambda: None) -> Killed:
         if self.seen == []:
             self.seen += [event["event"] for event in self.events]
             with Ledger.open(self.ledger) as ledger:
@@ -161,7 +161,7 @@ class Observed(DriverProcess):
                     time.sleep(0.001)
                 assert ledger.operations > before, "the load does not go on"
                 assert ledger.stop == STOP_NONE
-        super().__exit__(*error)
+        return super().kill(at_last)
 
 
 @dataclass(frozen=True)
