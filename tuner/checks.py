@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Literal
 
 from engines import host, scratch
+from engines.postgresql import binaries, server_user
 from engines.supervisor import Supervisor
 from knobs import native
 from knobs.errors import DuratuneError, MachineLacks
@@ -131,6 +132,16 @@ def rocksdb(_look: Look) -> Iterable[Check]:
         yield Check("librocksdb", "ok", version)
 
 
+def postgresql(_look: Look) -> Iterable[Check]:
+    """The server's programs, and the user that it would run as; an engine that one may do without."""
+    try:
+        found, user = binaries.find(), server_user.choose()
+    except MachineLacks as error:
+        yield Check("postgresql", "warning", f"{error}; without it no cluster is made", error.hint)
+    else:
+        yield Check("postgresql", "ok", f"{found.version} in {found.folder}, run as {user.name}")
+
+
 def recorders(_look: Look) -> Iterable[Check]:
     """Which recorder can be used: whether a program starts and answers with the library loaded into it."""
     try:
@@ -220,6 +231,7 @@ CHECKS: list[Callable[[Look], Iterable[Check]]] = [
     native_parts,
     compiler,
     rocksdb,
+    postgresql,
     recorders,
     shared_memory,
     data_folder,

@@ -11,13 +11,14 @@ from crashlab.subject import Subject
 from engines.scratch import Scratch
 from engines.supervisor import Supervisor
 from knobs import native
-from knobs.errors import DuratuneError
+from knobs.errors import DuratuneError, MachineLacks
 from tuner.checks import Check, Look, address_space, file_size, shared_memory
-from tuner.kinds.registry import kind
+from tuner.kinds.kind import Kind
+from tuner.kinds.registry import KINDS, kind
 from tuner.options import Asked
+from tuner.request import data_folder
 from workloads import registry
 
-ENGINE = "rocksdb"
 CONTROL_SEED = 1
 NEEDED = (shared_memory, file_size, address_space)
 """What every run is refused without: the controls would die of it, or hang."""
@@ -34,24 +35,37 @@ def controls(look: Look) -> Iterable[Check]:
             "controls", "warning", f"not run: no run fits {', '.join(lacking)}", "see the lines above"
         )
         return
+    for name in KINDS:
+        yield from _of_engine(kind(name), look)
+
+
+def _of_engine(engine_kind: Kind, look: Look) -> Iterable[Check]:
+    label = engine_kind.label
+    try:
+        chosen = engine_kind.choose(Asked(engine_kind.name))
+    except MachineLacks as error:
+        yield Check(f"{label}controls", "warning", f"not run: {error}", error.hint)
+        return
     try:
         with Supervisor() as supervisor, Scratch() as scratch:
-            folder = scratch.folder(_existing(look.folder), "doctor")
-            engine = kind(ENGINE).choose(Asked(ENGINE)).engine.bound(scratch, supervisor, folder)
+            folder = data_folder(chosen.engine, _existing(look.folder), scratch, lambda _: None)
+            engine = chosen.engine.bound(scratch, supervisor, folder)
             subject = Subject(engine, registry.find(engine.control_workload, supervisor))
             found = run_controls(
                 subject, PreloadRecorder(), list(engine.controls), scratch, folder, CONTROL_SEED
             )
     except DuratuneError as error:
-        yield Check("controls", "lacks", str(error), error.hint)
+        yield Check(f"{label}controls", "lacks", str(error), error.hint)
         return
     for control in found:
         said = f"{control.got.value}, as it must be"
         if control.right:
-            yield Check(f"control {control.name}", "ok", said)
+            yield Check(f"control {label}{control.name}", "ok", said)
         else:
             said = f"{control.got.value}, must be {control.wanted.value}: {control.why}"
-            yield Check(f"control {control.name}", "wrong", said, "no verdict of this machine can be trusted")
+            yield Check(
+                f"control {label}{control.name}", "wrong", said, "no verdict of this machine can be trusted"
+            )
 
 
 def _existing(folder: Path) -> Path:

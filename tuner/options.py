@@ -42,7 +42,9 @@ def _run_time(text: str) -> str:
 def _folder(text: str) -> Path:
     # pathlib takes no name for the folder that one stands in, and what is empty is mostly an unset variable.
     if not text:
-        raise InvalidInput("'' names no folder", where="--study or --data", hint="name one, or leave it out")
+        raise InvalidInput(
+            "'' names no folder", where="--study, --data or --bindir", hint="name one, or leave it out"
+        )
     return Path(text)
 
 
@@ -259,16 +261,14 @@ def refuse_foreign(asked: Asked, words: Collection[str]) -> None:
     """Raises InvalidInput for an option that belongs to none of these engines and families."""
     hints = get_type_hints(Asked, include_extras=True)
     for field in fields(Asked):
-        marks = [mark.word for mark in hints[field.name].__metadata__ if isinstance(mark, Of)]
-        if marks and getattr(asked, field.name) != field.default and not {*marks} & {*words}:
-            (name,) = (
-                mark.param_decls[0]
-                for mark in hints[field.name].__metadata__
-                if isinstance(mark, OptionInfo) and mark.param_decls
-            )
+        marks = hints[field.name].__metadata__
+        owners = [mark.word for mark in marks if isinstance(mark, Of)]
+        if owners and getattr(asked, field.name) != field.default and not {*owners} & {*words}:
+            # typer takes the first word of an annotated option for its default, until it reads the command.
+            spelled = next(str(mark.default) for mark in marks if isinstance(mark, OptionInfo))
             raise InvalidInput(
-                f"{name} is an option of {' and '.join(marks)}, and this is {' with '.join(words)}",
-                where=name,
+                f"{spelled} is an option of {' and '.join(owners)}, and this is {' with '.join(words)}",
+                where=spelled,
                 hint="leave it out",
             )
 

@@ -108,7 +108,7 @@ def resolve_asked(asked: Asked, size: Size) -> Request:
         raise InvalidInput(
             f"{word} does not drive {kind.name}",
             where="--workload",
-            hint=f"use {' or '.join(f'{family}:...' for family in kind.families)}",
+            hint=f"{' and '.join(kind.families)} does; {kind.default_workload} without the option",
         )
     chosen = kind.choose(asked)
     made = registry.family(name).make(asked, name, size)

@@ -16,6 +16,7 @@ from crashlab.recording.record import RecordPlan
 from crashlab.recording.recorded import Recording
 from crashlab.subject import Subject
 from crashlab.validate import Lab
+from engines.postgresql.launch import PostgresqlLaunch
 from engines.rocksdb.launch import RocksdbLaunch
 from engines.scratch import Scratch
 from knobs.contract import Contract
@@ -38,7 +39,7 @@ class Unloaded(YcsbWorkload):
 
     def load(
         self,
-        launch: RocksdbLaunch,
+        launch: RocksdbLaunch | PostgresqlLaunch,
         folder: Path,
         seed: int,
         threads: int = 2,

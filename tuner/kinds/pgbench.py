@@ -15,7 +15,7 @@ from tuner.kinds.family import Described, Made, Size
 from tuner.options import Asked
 from workloads import registry
 from workloads.pgbench.identity import token
-from workloads.pgbench.options import PgbenchOptions
+from workloads.pgbench.options import SCALE_MAX, PgbenchOptions
 from workloads.pgbench.workload import PgbenchWorkload
 from workloads.workload import Workload
 
@@ -32,6 +32,16 @@ def make(asked: Asked, name: str, size: Size) -> Made:
     Raises InvalidInput with every fault of the options, the script and the file of --init-sql.
     """
     found = _of_pgbench(registry.find(name))
+    if (asked.scale or size.scale) > SCALE_MAX:
+        raise InvalidInput(
+            f"{asked.scale} is above the limit of {SCALE_MAX}", where="--scale", hint="load less"
+        )
+    if asked.latency_limit and not asked.target:
+        raise InvalidInput(
+            "without a rate no transaction is late",
+            where="--latency-limit",
+            hint="add --target, or leave it out",
+        )
     load = found.with_options(
         scale=asked.scale or size.scale,
         jobs=asked.jobs,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from engines.postgresql import binaries, server_user
@@ -17,6 +17,7 @@ from knobs.finding import Finding
 from knobs.knob import TuningRange
 from knobs.postgresql import durability, tuning
 from knobs.postgresql.catalogue import load
+from knobs.postgresql.rules import CHANGES
 from tuner.kinds.kind import Chosen, Kind, MemoryNeed, TunedCatalogue, TunedEngine, checked
 from tuner.options import Asked
 from tuner.proposers import postgresql_rules
@@ -27,6 +28,7 @@ CONF_NAME = "postgresql.conf"
 CONNECTIONS_BESIDE = 10
 """Connections that duratune opens beside the clients' (read-back, provocations, counters), and those that
 PostgreSQL keeps for superusers (superuser_reserved_connections, 3 by default)."""
+_NUMBERS = ("integer", "real", "size")
 
 
 class PostgresqlKindRules:
@@ -47,9 +49,11 @@ class PostgresqlKindRules:
     def differences(
         self, catalogue: Catalogue, engine: TunedEngine, settings: Mapping[str, str], effective: str
     ) -> list[Finding]:
-        """What was not in force in the session that ran the load, and what came from elsewhere."""
-        del catalogue, settings
-        return _of_postgresql(engine).differences(effective)
+        """What was not in force in the session that ran the load, what came from elsewhere, and what the server
+        took and changed."""
+        found = _of_postgresql(engine).differences(effective)
+        known = {finding.setting for finding in found}
+        return [*found, *_changed(catalogue, settings, engine.in_force(effective), known)]
 
     def memory(self, catalogue: TunedCatalogue, stated: Mapping[str, str], clients: int) -> MemoryNeed:
         """Shared memory, and what each client's backend may take."""
@@ -92,6 +96,7 @@ class PostgresqlKind:
     effective_name = "effective.json"
     beyond_files = ""
     state_s = 0.5
+    label = "postgresql "
     log_reader = PostgresqlLogReader()
     rules = PostgresqlKindRules()
     search = PostgresqlSearch()
@@ -145,6 +150,23 @@ class PostgresqlKind:
         """A postgresql.conf of what is set over the defaults."""
         del engine
         return {CONF_NAME: conf.render(dict(settings))}
+
+
+def _changed(
+    catalogue: Catalogue, settings: Mapping[str, str], in_force: Mapping[str, str], known: Collection[str]
+) -> list[Finding]:
+    """Numbers that the server took from its file and then replaced; -1 asks it to choose."""
+    whys = {change.name: change for change in CHANGES}
+    found = []
+    for name, value in settings.items():
+        got = in_force.get(name, value)
+        if name in known or catalogue.knob(name).kind not in _NUMBERS or got == value or value == "-1":
+            continue
+        change = whys.get(name)
+        why, source = (change.why, change.source) if change else ("the server says no reason", "read back")
+        what = f"the server changes it to {got}: {why}"
+        found.append(Finding("not-in-force", name, value, "", "nothing", what, source))
+    return found
 
 
 def _of_postgresql(engine: TunedEngine) -> PostgresqlEngine:

@@ -16,6 +16,8 @@ from knobs.finding import Finding
 NameOf = Callable[[LostWrite], str]
 """What a user calls a write."""
 
+UNTRIED = ("torn", "reordered")
+"""What a HELD is not of, where these models do not judge the engine."""
 EXIT_CODES = {Verdict.HELD: 0, Verdict.BROKEN: 1, Verdict.UNKNOWN: 4}
 
 
@@ -89,8 +91,8 @@ def as_text(
         audit = evidence.recording.audit
         unlocated = f", {audit.unlocated} unlocated" + (f" ({audit.opaque})" if audit.opaque else "")
         lines.append(
-            f"audit          {audit.acks} acks of the recorded run "
-            f"({evidence.recording.facts.initial_records} records): {audit.covered} durable when given, "
+            f"audit          {audit.acks} acks of the recorded run{_loaded(evidence)}: "
+            f"{audit.covered} durable when given, "
             f"{audit.exposed} exposed{unlocated}"
         )
         vanished = max(
@@ -124,12 +126,17 @@ def finding_line(finding: Finding) -> str:
 
 
 def _verdict_line(verdict: CrashVerdict) -> str:
-    """The verdict; a HELD says of which crashes, because a torn write is none of them yet."""
+    """The verdict; a HELD says of which crashes, and which were not tried."""
     words = " ".join([verdict.verdict.value, *verdict.reasons])
-    tried = (
-        f" for the kill and the models {', '.join(verdict.models)}; torn and reordered writes were not tried"
-    )
+    untried = [name for name in UNTRIED if name not in verdict.models]
+    tried = f" for the kill and the models {', '.join(verdict.models)}"
+    tried += f"; {' and '.join(untried)} writes were not tried" if untried else ""
     return f"verdict        {words}" + (tried if verdict.verdict is Verdict.HELD else "")
+
+
+def _loaded(evidence: CrashEvidence) -> str:
+    records = evidence.recording.facts.initial_records
+    return f" ({records} records)" if records else ""
 
 
 def _controls_line(controls: Sequence[Control]) -> str:
