@@ -12,18 +12,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
-from crashlab.judging.audit import Audit
 from crashlab.judging.judge import judge_states, recover_states
 from crashlab.judging.verdict import Verdict, worst
 from crashlab.kill import MeasurePlan, measure_and_kill
-from crashlab.models.covering import changes_before
+from crashlab.models import MODELS
 from crashlab.recording.record import RecordPlan, record
 from crashlab.recording.recorded import Recording
 from crashlab.recording.recorder import Recorder
-from crashlab.recording.write_log import Kind
-from crashlab.states.plan import PlannedState
+from crashlab.states.plan import PlannedState, most_unsynced
 from crashlab.subject import Subject
 from engines.scratch import Scratch
 from knobs.contract import Contract
@@ -37,7 +33,7 @@ CONTROL_PLAN = RecordPlan(operations=400, log_bytes=64 << 20, provoke="flush@0.5
 CONTROL_MEASURE = MeasurePlan(warmup_s=0.1, measure_s=0.2)
 KILL = "kill"
 LOSSY_KILLS_MAX = 3
-TORN_DRAWS = 4
+TORN_MOMENTS = 5
 
 
 @dataclass(frozen=True)
@@ -124,49 +120,17 @@ def _recorded(
 def _planned(recording: Recording, model: str, seed: int) -> list[PlannedState]:
     """The middle and the end of the run, and where a model must show what it sees.
 
-    For `cache` that is the moment where an acknowledged write stayed longest in the engine's memory; for a
-    model that tears writes the one with most unsynced writes to data files, with several draws.
+    That is where acknowledged writes stood exposed longest to the crash of the model; for a model that tears
+    writes, where most writes to data files were unsynced.
     """
     last = recording.timeline.last_position
-    moments = [((recording.facts.first_position + last) // 2, seed), (last, seed)]
-    if model == "cache":
-        moments += [(position, seed) for position in _longest_unwritten(recording.audit)]
-    elif model.startswith("torn"):
-        moments += [
-            (position, seed + draw) for position in _most_unsynced(recording) for draw in range(TORN_DRAWS)
-        ]
-    return [
-        PlannedState(model, position, draw, "exposure", "control")
-        for position, draw in dict.fromkeys(moments)
-    ]
-
-
-def _longest_unwritten(audit: Audit) -> list[int]:
-    """Just after the acknowledgement whose bytes came last to the file; nothing where all had come before."""
-    delay = np.where(audit.history.acknowledged & audit.located, audit.written_from - audit.history.end, 0)
-    row = int(np.argmax(delay)) if len(delay) else -1
-    return [int(audit.history.end[row]) + 1] if row >= 0 and delay[row] > 0 else []
-
-
-def _most_unsynced(recording: Recording) -> list[int]:
-    """Just before the sync of a data file at whose begin most writes to such files were unsynced."""
-    data = [
-        file
-        for number, file in enumerate(recording.disk.files)
-        if recording.reader.role(recording.paths.get(number, "")) == "relation"
-    ]
-    first = recording.facts.first_position
-    begins = [sync.begin for file in data for sync in file.syncs if sync.begin > first]
-
-    def unsynced(position: int) -> int:
-        return sum(
-            1
-            for file in data
-            for change, is_durable in changes_before(file, recording.horizons, position, position)
-            if change.kind is Kind.WRITE and not is_durable
-        )
-
-    return [max(begins, key=unsynced)] if begins else []
+    moments = [(recording.facts.first_position + last) // 2, last]
+    if MODELS[model].tears:
+        moments += [position for position, _ in most_unsynced(recording.view, TORN_MOMENTS)]
+    else:
+        peaks = recording.audit.peaks(recording.timeline, 1, MODELS[model].crash)
+        moments += [peak.position for peak in peaks]
+    return [PlannedState(model, position, seed, "exposure", "control") for position in dict.fromkeys(moments)]
 
 
 def _killed(

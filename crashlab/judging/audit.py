@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from crashlab.judging.oracle import NEVER, Booleans, History, Integers, recovered_index
 from crashlab.judging.timeline import Timeline
+from crashlab.judging.verdict import CrashKind
 from crashlab.recording.write_log import Kind, Operation
 from crashlab.states.disk import WRITE_IS_ITS_OWN_SYNC, written_bytes
 from crashlab.states.horizon import Horizons
@@ -37,13 +38,16 @@ class Peak:
 
 @dataclass(frozen=True)
 class Audit:
-    """For each row of the history: from which position its bytes were written, and were durable.
+    """For each row of the history: up to which position its bytes were in the engine's memory alone, and
+    from which they were written, and were durable.
 
-    NEVER in ``written_from`` of an unlocated row; in ``covered_from`` of one that no sync covered.
+    NEVER in ``unwritten_to`` and ``written_from`` of an unlocated row; in ``covered_from`` of one that no
+    sync covered.
     """
 
     history: History
     located: Booleans
+    unwritten_to: Integers
     written_from: Integers
     covered_from: Integers
     opaque: str
@@ -75,6 +79,10 @@ class Audit:
     def _acked_and_located(self) -> Booleans:
         return self.history.acknowledged & self.located
 
+    def unwritten_at(self, position: int) -> Booleans:
+        """Which acknowledged and located writes a process crash at the position must lose."""
+        return self._acked_and_located & (self.history.end < position) & (self.unwritten_to >= position)
+
     def exposed_at(self, position: int) -> Booleans:
         """Which acknowledged and located writes a power cut at the position must lose in `synced`."""
         return self._acked_and_located & (self.history.end < position) & (self.covered_from > position)
@@ -83,17 +91,18 @@ class Audit:
         """Which acknowledged and located writes a power cut at the position must keep."""
         return self._acked_and_located & (self.history.end < position) & (self.covered_from <= position)
 
-    def peaks(self, timeline: Timeline, count: int) -> list[Peak]:
-        """The positions with the widest windows of exposure, widest first.
+    def peaks(self, timeline: Timeline, count: int, crash: CrashKind = "power-cut") -> list[Peak]:
+        """The positions with the widest windows of exposure to this crash, widest first.
 
-        Each is the moment just before a sync ends that covers something, or the end of the run.
+        Each is the moment just before a sync ends that covers something (for a process crash: just before a
+        write begins that brings something to the file), or the end of the run.
         """
-        moments = np.unique(
-            np.minimum(self.covered_from[self._acked_and_located] - 1, timeline.last_position)
-        )
+        is_cut = crash == "power-cut"
+        exposed_to = self.covered_from - 1 if is_cut else self.unwritten_to
+        moments = np.unique(np.minimum(exposed_to[self._acked_and_located], timeline.last_position))
         peaks = []
         for moment in moments:
-            exposed = self.exposed_at(int(moment))
+            exposed = self.exposed_at(int(moment)) if is_cut else self.unwritten_at(int(moment))
             if exposed.any():
                 oldest_ns = int(self.history.end_ns[exposed].min())
                 window_ms = (timeline.ns_at(int(moment)) - oldest_ns) / 1e6
@@ -126,6 +135,7 @@ def audit_run(lives: Mapping[int, Life], horizons: Horizons, log_map: LogMap, hi
     sequence = np.array([place.sequence for place in log_map.places], dtype=np.int64)
     rows = history.index(client, sequence)
     located = np.zeros(len(history), dtype=np.bool_)
+    unwritten_to = np.full(len(history), NEVER, dtype=np.int64)
     written_from = np.full(len(history), NEVER, dtype=np.int64)
     covered_from = np.full(len(history), NEVER, dtype=np.int64)
     for row, place in zip(rows.tolist(), log_map.places, strict=True):
@@ -135,9 +145,10 @@ def audit_run(lives: Mapping[int, Life], horizons: Horizons, log_map: LogMap, hi
         if written == NEVER:
             continue
         located[row] = True
+        unwritten_to[row] = reach[place.file].unwritten_to(place.end_offset)
         written_from[row] = written
         covered_from[row] = _durable_from(place, reach, rank, barrier, release)
-    return Audit(history, located, written_from, covered_from, log_map.opaque)
+    return Audit(history, located, unwritten_to, written_from, covered_from, log_map.opaque)
 
 
 def _durable_from(
@@ -170,6 +181,7 @@ class _Reach:
     def __init__(self, life: Life, horizons: Horizons, base_bytes: int | None = None) -> None:
         self._horizon = horizons.of(life.file)
         self._reached: list[int] = []
+        self._begun: list[int] = []
         self._ended: list[int] = []
         self._durable: list[int] = []
         base = life.file.base
@@ -190,8 +202,16 @@ class _Reach:
             ended = max(ended, change.end)
             durable = max(durable, self._durable_from(change, change.end))
             self._reached.append(reached)
+            self._begun.append(change.begin)
             self._ended.append(ended)
             self._durable.append(durable)
+
+    def unwritten_to(self, offset: int) -> int:
+        """Up to which position a byte before the offset had not begun to be written; NEVER if none was."""
+        if offset <= self._base_bytes:
+            return 0
+        index = bisect_left(self._reached, offset)
+        return self._begun[index] if index < len(self._begun) else int(NEVER)
 
     def written_from(self, offset: int) -> int:
         """From which position on every byte before the offset had been written; NEVER if none."""

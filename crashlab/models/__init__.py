@@ -29,6 +29,11 @@ class CrashModel(Protocol):
     @property
     def crash(self) -> CrashKind: ...
 
+    @property
+    def tears(self) -> bool:
+        """Whether a part of a write may survive, so that the middle of a checkpoint tells most."""
+        ...
+
     def image(self, disk: Disk, horizons: Horizons, position: int, seed: int) -> Image:
         """The image that a crash at the position leaves, under this seed."""
         ...

@@ -22,6 +22,7 @@ class CacheModel:
 
     name = "cache"
     crash: CrashKind = "process-crash"
+    tears = False
 
     def image(self, disk: Disk, horizons: Horizons, position: int, seed: int) -> Image:
         del horizons  # a process crash loses nothing that was written, synced or not

@@ -19,6 +19,7 @@ class SyncedModel:
 
     name = "synced"
     crash: CrashKind = "power-cut"
+    tears = False
 
     def image(self, disk: Disk, horizons: Horizons, position: int, seed: int) -> Image:
         del seed  # one extreme of what a cut may leave: nothing is drawn

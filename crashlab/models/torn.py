@@ -53,6 +53,7 @@ class TornModel:
     name: str = "torn"
     unit_bytes: int = 4096
     crash: CrashKind = "power-cut"
+    tears: bool = True
 
     def image(self, disk: Disk, horizons: Horizons, position: int, seed: int) -> Image:
         draw = random.Random(f"{seed}/{position}/{self.unit_bytes}")

@@ -176,7 +176,14 @@ class Recording:
 
     @property
     def view(self) -> RunView:
-        return RunView(self.disk, self.timeline, self.audit, self.role_of, self.facts.first_position)
+        return RunView(
+            self.disk,
+            self.horizons,
+            self.timeline,
+            self.audit,
+            self.role_of,
+            self.facts.first_position,
+        )
 
     def role_of(self, operation: Operation) -> FileRole:
         """The role of the file that an operation was about."""

@@ -1,10 +1,11 @@
 """Where to crash: which positions of a recorded run are made into states, and why.
 
-Three sources share the budget: *exposure* (just before the syncs that cover the widest windows of
-acknowledgements, and the end of the run), *event* (one position inside or right after an operation
-of every kind on every role of file: log switches, flushes, manifest edits, renames), and *uniform*
-(moments drawn uniformly in time: the only ones that are a sample). The plan is pure: the same run,
-budget and seed give the same plan.
+Four sources share the budget: *exposure* (just before the syncs that cover the widest windows of
+acknowledgements, and the end of the run), *unsynced* (for models that tear writes: just before the syncs of
+data files at which most writes to them were unsynced, which is the middle of a checkpoint), *event* (one
+position inside or right after an operation of every kind on every role of file: log switches, flushes,
+manifest edits, renames), and *uniform* (moments drawn uniformly in time: the only ones that are a sample).
+The plan is pure: the same run, budget and seed give the same plan.
 """
 
 from __future__ import annotations
@@ -16,11 +17,16 @@ from typing import Literal
 
 from crashlab.judging.audit import Audit
 from crashlab.judging.timeline import Timeline
-from crashlab.recording.write_log import Operation
-from crashlab.states.disk import CONTENT_CHANGES, NAME_CHANGES, SYNCS, Disk
+from crashlab.models import MODELS
+from crashlab.models.covering import changes_before
+from crashlab.recording.write_log import Kind, Operation
+from crashlab.states.disk import CONTENT_CHANGES, NAME_CHANGES, SYNCS, Disk, File
+from crashlab.states.horizon import Horizons
 from engines.engine import FileRole
 
-Source = Literal["exposure", "event", "uniform"]
+Source = Literal["exposure", "unsynced", "event", "uniform"]
+UNTOLD_ROLES = ("lock", "info-log", "cache")
+"""Roles of files that recovery does not read: no moment is worth a state for them."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +49,7 @@ class RunView:
     """What planning needs to see of a recorded run. ``first_position`` is where the load began."""
 
     disk: Disk
+    horizons: Horizons
     timeline: Timeline
     audit: Audit
     role: Callable[[Operation], FileRole]
@@ -52,8 +59,11 @@ class RunView:
 def plan_states(view: RunView, model: str, states: int, seed: int) -> list[PlannedState]:
     """Choose ``states`` positions for a model: a third each for exposure, events and uniform moments.
 
-    What one source cannot fill falls to the uniform moments.
+    A model that tears writes has half of its states where most writes are unsynced, and the thirds of the
+    rest. What one source cannot fill falls to the uniform moments.
     """
+    crash = MODELS[model].crash
+    share = states
     chosen: dict[int, PlannedState] = {}
 
     def add(position: int, source: Source, why: str) -> None:
@@ -61,9 +71,13 @@ def plan_states(view: RunView, model: str, states: int, seed: int) -> list[Plann
             chosen[position] = PlannedState(model, position, seed, source, why)
 
     add(view.timeline.last_position, "exposure", "the end of the run")
-    for peak in view.audit.peaks(view.timeline, max(1, states // 3)):
+    if MODELS[model].tears:
+        share = states - states // 2
+        for position, writes in most_unsynced(view, states // 2):
+            add(position, "unsynced", f"{writes} writes to data files unsynced")
+    for peak in view.audit.peaks(view.timeline, max(1, share // 3), crash):
         add(peak.position, "exposure", f"{peak.exposed} acks exposed for up to {peak.window_ms:.1f} ms")
-    for position, why in _events(view, max(1, states // 3), random.Random(f"{seed}/{model}/event")):
+    for position, why in _events(view, max(1, share // 3), random.Random(f"{seed}/{model}/event")):
         add(position, "event", why)
     draw = random.Random(f"{seed}/{model}/uniform")
     first_ns = view.timeline.ns_at(view.first_position + 1)
@@ -76,6 +90,25 @@ def plan_states(view: RunView, model: str, states: int, seed: int) -> list[Plann
     return sorted(chosen.values(), key=lambda state: state.position)
 
 
+def most_unsynced(view: RunView, count: int) -> list[tuple[int, int]]:
+    """The begins of syncs of data files at which most writes to such files were unsynced, and how many."""
+    data = [
+        file for file in view.disk.files if any(view.role(each) == "relation" for each in file.changes[:1])
+    ]
+    moments = {sync.begin for file in data for sync in file.syncs if sync.begin > view.first_position}
+    found = [(moment, _unsynced_at(view, data, moment)) for moment in sorted(moments)]
+    return sorted(((p, n) for p, n in found if n), key=lambda each: (-each[1], each[0]))[:count]
+
+
+def _unsynced_at(view: RunView, files: Sequence[File], position: int) -> int:
+    return sum(
+        1
+        for file in files
+        for change, is_durable in changes_before(file, view.horizons, position, position)
+        if change.kind is Kind.WRITE and not is_durable
+    )
+
+
 def _events(view: RunView, count: int, draw: random.Random) -> Sequence[tuple[int, str]]:
     """One operation of each (kind, role of file) class, in seeded order, the classes taken in turn."""
     classes: dict[str, list[Operation]] = {}
@@ -83,6 +116,8 @@ def _events(view: RunView, count: int, draw: random.Random) -> Sequence[tuple[in
         if operation.begin < view.first_position or operation.end is None:
             continue
         if operation.kind in NAME_CHANGES | CONTENT_CHANGES | SYNCS:
+            if view.role(operation) in UNTOLD_ROLES:
+                continue
             label = f"{operation.kind.name.lower()} of {view.role(operation)}"
             classes.setdefault(label, []).append(operation)
     labels = sorted(classes)
