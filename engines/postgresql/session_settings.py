@@ -16,7 +16,8 @@ _FROM_ELSEWHERE = ("global", "database", "user", "database user", "client", "ses
 @dataclass(frozen=True)
 class SessionSettings:
     """``values`` are in base units, as pg_settings prints them; ``differences`` are the proposed settings
-    that were not in force; ``elsewhere`` those that no configuration file states, with their source."""
+    that were not in force; ``elsewhere`` those that no configuration file states, with their source;
+    ``role_settings`` are those of its role and database."""
 
     values: Mapping[str, str]
     differences: Sequence[Difference]
@@ -35,7 +36,11 @@ class SessionSettings:
                 for name, setting in readback.settings.items()
                 if setting.source in _FROM_ELSEWHERE and setting.value != setting.boot_value
             },
-            role_settings=tuple(readback.role_settings),
+            role_settings=tuple(
+                each
+                for each in readback.role_settings
+                if each.role in ("", readback.role) and each.database in ("", readback.database)
+            ),
             file_errors=tuple(f"{error.name}: {error.error}" for error in readback.file_errors),
         )
 
