@@ -53,6 +53,9 @@ _OWN: Mapping[str, str] = {
     "synchronous_standby_names": "",
 }
 
+_OF_EACH_START = ("unix_socket_directories", "cluster_name")
+"""Settings of which every start has a value of its own."""
+
 # What a setting is that the candidate may not have, by its name; the first that fits.
 _PRIVATE: Sequence[tuple[str, re.Pattern[str]]] = tuple(
     (what, re.compile(pattern))
@@ -188,6 +191,8 @@ def override_findings(settings: Mapping[str, str]) -> list[Finding]:
         if reason is None or own == value:
             continue
         used = f"'{own}' is used" if own is not None else "the server's default is used"
+        if name.lower() in _OF_EACH_START:
+            used = "one of duratune's is used"
         loss = "nothing"
         if name.lower() == STANDBY_NAMES and value.strip():
             loss = "what a failover loses is unknown: a private cluster has no standby"
