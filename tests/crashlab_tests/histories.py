@@ -29,6 +29,11 @@ class W:
 
 def history(writes: Sequence[W], initial_records: int = 0) -> History:
     """The history of these writes; each client's own are numbered in the order given."""
+    return History(entries(writes), initial_records)
+
+
+def entries(writes: Sequence[W], checksums: bool = True) -> Entries:
+    """The ledger of these writes; one that a server stamps has no ``checksums``."""
     ordered = sorted(writes, key=lambda write: write.client)  # stable: a ledger keeps clients together
     sequence: dict[int, int] = {}
     numbers = []
@@ -36,7 +41,8 @@ def history(writes: Sequence[W], initial_records: int = 0) -> History:
         sequence[write.client] = sequence.get(write.client, 0) + 1
         numbers.append(sequence[write.client])
     status = [FAILED if w.failed else BEGUN if w.end is None else ACKNOWLEDGED for w in ordered]
-    entries = Entries(
+    made = [checksum(w.client, n) if checksums else 0 for w, n in zip(ordered, numbers, strict=True)]
+    return Entries(
         client=_column((w.client for w in ordered), np.uint32),
         sequence=_column(numbers, np.uint64),
         begin=_column((w.begin for w in ordered), np.uint64),
@@ -44,12 +50,11 @@ def history(writes: Sequence[W], initial_records: int = 0) -> History:
         end=_column((w.end or 0 for w in ordered), np.uint64),
         end_ns=_column(((w.end or 0) * 1_000_000 for w in ordered), np.uint64),
         register=_column((w.register for w in ordered), np.uint64),
-        checksum=_column((checksum(w.client, n) for w, n in zip(ordered, numbers, strict=True)), np.uint64),
+        checksum=_column(made, np.uint64),
         kind=_column((2 for _ in ordered), np.uint32),
         status=_column(status, np.uint32),
         extra=_column((0 for _ in ordered), np.uint64),
     )
-    return History(entries, initial_records)
 
 
 def _column(values: Iterable[int], kind: type[np.generic]) -> npt.NDArray[Any]:

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from crashlab.judging.audit import Audit, audit_run, disagreement
-from crashlab.judging.oracle import NEVER
+from crashlab.judging.oracle import NEVER, History
 from crashlab.judging.timeline import Timeline
 from crashlab.recording.write_log import Kind
 from crashlab.states.disk import BaseFile
 from crashlab.states.horizon import Horizons
 from crashlab.states.lives import lives
 from engines.engine import LogMap, LogOrder, LogPlace, Released
-from tests.crashlab_tests.histories import W, history, rows
+from tests.crashlab_tests.histories import W, entries, history, rows
 from tests.crashlab_tests.tapes import Tape
 
 LOG, NEWER, MANIFEST = 1, 2, 3
@@ -301,3 +301,52 @@ def test_a_log_made_at_its_full_size_beforehand_is_of_the_base_only_so_far(tmp_p
         places = LogMap([LogPlace(1, 1, 0, 20)], [LogOrder(0, 1, base_bytes)], [])
         found = audit_run(lives(disk), Horizons(disk), places, history([acked]))
         assert found.exposed == exposed, "the zeros of the base are no record"
+
+
+def test_a_write_that_is_its_own_sync_is_durable_when_it_ends(run: Run) -> None:
+    for own_sync in (True, False):
+        begin = run.tape.begin()
+        written = run.tape.write(LOG, run.sizes[LOG], b"0123456789", own_sync=own_sync)
+        run.sizes[LOG] += 10
+        run.writes.append(W(1, len(run.writes), begin, run.tape.begin()))
+        run.places.append(LogPlace(1, len(run.writes), OLD_FILE, run.sizes[LOG]))
+        audit = run.audit()
+        assert written.end is not None
+        assert audit.covered_from[-1] == (written.end + 1 if own_sync else NEVER)
+    assert counts(run.audit()) == (1, 1, 0)
+
+
+def test_a_write_that_is_its_own_sync_covers_no_earlier_one(run: Run) -> None:
+    """One buffered write before it is still in memory only; the log is durable no further than that."""
+    begin = run.tape.begin()
+    run.tape.write(LOG, 0, b"0123456789")
+    run.tape.write(LOG, 10, b"0123456789", own_sync=True)
+    run.writes.append(W(1, 0, begin, run.tape.begin()))
+    run.places.append(LogPlace(1, 1, OLD_FILE, 20))
+    assert counts(run.audit()) == (0, 1, 0)
+    sync = run.tape.fdatasync(LOG)
+    assert sync.end is not None and run.audit().covered_from.tolist() == [sync.end + 1]
+
+
+def test_an_older_log_of_writes_that_are_their_own_syncs_is_whole(run: Run) -> None:
+    run.tape.write(LOG, 0, b"0123456789", own_sync=True)
+    run.sizes[LOG] = 10
+    run.put(NEWER, sync=True)
+    assert counts(run.audit()) == (1, 0, 0)
+
+
+def test_rows_of_own_registers_are_held_against_the_audit_by_their_tokens(run: Run) -> None:
+    run.put(sync=True)
+    run.put()
+    disk, log_map = run.tape.disk(), LogMap(run.places, run.orders, run.released)
+    past = History(entries([W(1, 0, w.begin, w.end) for w in run.writes]), 0, register_per_write=True)
+    audit = audit_run(lives(disk), Horizons(disk), log_map, past)
+    # The rows come in no order, so their own numbers say nothing.
+    second, both = rows((0, 1, 2)), rows((0, 1, 2), (1, 1, 1))
+    position = run.tape.position + 1
+    agreed = disagreement(audit, rows((1, 1, 1)), (1,), position)
+    assert (agreed.survived, agreed.vanished) == (0, 0)
+    survived = disagreement(audit, both, (), position)
+    assert (survived.survived, survived.vanished) == (1, 0)
+    vanished = disagreement(audit, second, (0,), position)
+    assert (vanished.survived, vanished.vanished) == (1, 1)

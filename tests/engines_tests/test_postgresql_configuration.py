@@ -5,7 +5,13 @@ from pathlib import Path
 import pytest
 
 from engines.postgresql import configuration
-from engines.postgresql.configuration import configure, render, socket_path, standby_names
+from engines.postgresql.configuration import (
+    configure,
+    override_findings,
+    render,
+    socket_path,
+    standby_names,
+)
 from knobs.errors import InvalidInput
 
 SOCKETS = Path("/tmp/sockets")
@@ -96,3 +102,37 @@ def test_a_folder_that_a_list_would_part_is_quoted() -> None:
 def test_a_standby_that_is_not_there(settings: dict[str, str], names: str) -> None:
     assert standby_names(settings) == names
     assert configure(settings, SOCKETS, "name").own["synchronous_standby_names"] == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "asked", "words"),
+    [
+        ("archive_command", "cp %p /x", "names a command; '' is used"),
+        ("Port", "5433", "names an address; '5432' is used"),
+        ("data_directory", "/x", "names a path; the server's default is used"),
+        ("cluster_name", "mine", "names an address; one of duratune's is used"),
+        ("unix_socket_directories", "/x", "names an address; one of duratune's is used"),
+    ],
+)
+def test_each_override_is_told_with_its_reason(name: str, asked: str, words: str) -> None:
+    (finding,) = override_findings({"work_mem": "8MB", name: asked})
+    assert (finding.rule, finding.setting, finding.value) == ("overridden", name, asked)
+    assert words in finding.why and (finding.failure, finding.loss) == ("", "nothing")
+
+
+def test_what_a_failover_loses_is_unknown_without_a_standby() -> None:
+    (finding,) = override_findings({"synchronous_standby_names": "ANY 1 (a, b)"})
+    assert finding.failure == "failover" and "no standby" in finding.loss
+
+
+def test_what_is_so_anyway_is_not_told() -> None:
+    assert override_findings({"listen_addresses": "", "archive_mode": "off", "jit": "on"}) == []
+    assert override_findings({"synchronous_standby_names": ""}) == []
+
+
+@pytest.mark.parametrize("name", ["archive_command", "port", "data_directory", "work_mem", "ssl"])
+def test_the_findings_are_the_overrides_of_the_server(name: str) -> None:
+    overrides = configure({name: "asked"}, SOCKETS, "name").overrides
+    assert [finding.setting for finding in override_findings({name: "asked"})] == [
+        override.name for override in overrides
+    ]
