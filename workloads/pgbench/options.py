@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Literal, get_args
@@ -42,8 +43,9 @@ class PgbenchOptions:
             faults.append(f"scale {self.scale} is not from 1 to {SCALE_MAX}")
         if self.jobs is not None and self.jobs < 1:
             faults.append(f"jobs {self.jobs} is below 1")
-        if self.rate_per_s < 0 or self.latency_limit_ms < 0:
-            faults.append("a rate or latency limit is negative")
+        # Written so that nan, which compares with nothing, is one too.
+        if not (0 <= self.rate_per_s < math.inf and 0 <= self.latency_limit_ms < math.inf):
+            faults.append("a rate or latency limit is negative or no number")
         if self.latency_limit_ms and not self.rate_per_s:
             faults.append("a latency limit without a rate skips nothing (pgbench(1), --latency-limit)")
         if self.protocol not in PROTOCOLS:
@@ -65,7 +67,7 @@ class PgbenchOptions:
                 jobs=int(texts["jobs"]) if texts["jobs"] else None,
                 rate_per_s=float(texts["rate_per_s"]),
                 latency_limit_ms=float(texts["latency_limit_ms"]),
-                unlogged_tables=texts["unlogged_tables"] == "True",
+                unlogged_tables={"True": True, "False": False}[texts["unlogged_tables"]],
                 protocol=protocol,
                 init_sql=texts["init_sql"],
                 script=texts["script"],

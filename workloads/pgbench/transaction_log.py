@@ -18,6 +18,7 @@ import numpy as np
 from knobs.errors import Undecided
 
 NAME = "TRANSACTION"
+_NO_TIME = ("failed", "skipped")
 _QUANTILES = {"p50_us": 0.50, "p95_us": 0.95, "p99_us": 0.99, "p999_us": 0.999}
 
 
@@ -42,7 +43,7 @@ def _lines(path: Path) -> Iterator[Line]:
     for text in path.read_text(encoding="ascii", errors="replace").splitlines():
         fields = text.split()
         try:
-            elapsed = int(fields[2]) if fields[2].isdigit() else None
+            elapsed = None if fields[2] in _NO_TIME else int(fields[2])
             lag = int(fields[6]) if len(fields) > 6 and fields[6].isdigit() else None
             ended_us = int(fields[4]) * 1_000_000 + int(fields[5])
             yield Line(int(fields[0]), ended_us, elapsed, lag, fields[2] == "skipped")
