@@ -120,7 +120,8 @@ def page(file: str, block: int) -> str:
 def test_every_page_that_does_not_verify_is_told_without_our_path() -> None:
     assert wrong(0) == []
     assert wrong(1, page("16384", 3), page("16384.1", 4), page("16390_vm", 0)) == [
-        "3 pages do not verify: block 3 of base/5/16384, block 4 of base/5/16384.1, block 0 of base/5/16390_vm"
+        "3 pages do not verify: "
+        "block 3 of base/5/16384, block 4 of base/5/16384.1, block 0 of base/5/16390_vm"
     ]
 
 
