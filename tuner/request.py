@@ -127,7 +127,7 @@ def resolve_asked(asked: Asked, size: Size) -> Request:
         findings=(*chosen.findings, *made.findings),
         target_per_s=made.target_per_s,
         idle=made.idle,
-        options=chosen.options,
+        options=(*made.options, *chosen.options),
         notes=chosen.notes,
     )
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from engines.postgresql import binaries, server_user
 from knobs.errors import MachineLacks
 from knobs.native import find
 
@@ -27,3 +28,13 @@ def memory_path() -> Iterator[Path]:
     """A folder in memory: a study's database on a disk spends most of a test's time on its syncs."""
     with tempfile.TemporaryDirectory(dir=SHARED_MEMORY, prefix="tuner-test-") as folder:
         yield Path(folder)
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> str:
+    """The major version of the PostgreSQL that is used; skips, with the reason, where there is none."""
+    try:
+        server_user.choose()
+        return str(binaries.find().version.major)
+    except MachineLacks as error:
+        pytest.skip(f"{error}; {error.hint}")

@@ -27,6 +27,7 @@ class Spending:
     audit_only: bool = False
     rivals: int = 0
     state_s: float = 0.1
+    trial_share: float = 1.0
 
 
 def budget_of(

@@ -96,6 +96,7 @@ def command(
         exclude=(*(exclude or ()), *fixes),
         trial=default_trial_plan(measure, request.target_per_s, request.engine.controls),
         state_s=request.kind.state_s,
+        trial_share=request.kind.trial_share,
         rivals=len(request.kind.search.rivals),
     )
     # What cannot be searched, or not in this time, is told before a folder is made for it.

@@ -25,13 +25,15 @@ class Size:
 class Made:
     """A workload as the options ask for it. ``clients`` is what its own file says, None where it says
     nothing; ``target_per_s`` the pace of a measured run that is no part of the workload; ``idle`` why its
-    runs decide nothing of durability, "" where they do."""
+    runs decide nothing of durability, "" where they do; ``options`` what asks for it again and is not told by
+    the workload itself."""
 
     workload: Workload[Any]
     clients: int | None = None
     target_per_s: float = 0.0
     findings: tuple[Finding, ...] = ()
     idle: str = ""
+    options: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

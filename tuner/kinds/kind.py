@@ -108,8 +108,9 @@ class Kind(Protocol):
     """One engine, as the commands ask for it. ``families`` are the workloads that can drive it, the default
     one's first; ``effective_name`` is the file that keeps a trial's settings in force; ``beyond_files`` says
     where settings live that no configuration file states, "" where there are none; ``state_s`` is how long
-    one crash state takes to be recovered and judged, about; ``label`` stands before its controls in doctor's
-    report."""
+    one crash state takes to be recovered and judged, about; ``trial_share`` how long a
+    trial's recording and few states take, about, in shares of the controls' time; ``label`` stands before its
+    controls in doctor's report."""
 
     name: str
     title: str
@@ -120,6 +121,7 @@ class Kind(Protocol):
     effective_name: str
     beyond_files: str
     state_s: float
+    trial_share: float
     label: str
 
     @property

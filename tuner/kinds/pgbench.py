@@ -55,6 +55,7 @@ def make(asked: Asked, name: str, size: Size) -> Made:
         load,
         target_per_s=asked.target or 0.0,
         findings=tuple(_added(load)),
+        options=("--init-sql", str(asked.init_sql)) if asked.init_sql is not None else (),
         idle="" if load.writes else f"{load.name} writes nothing, so no crash can lose anything of it",
     )
 
@@ -113,7 +114,7 @@ def _added(load: PgbenchWorkload) -> list[Finding]:
 
 
 def _options(chosen: PgbenchOptions) -> list[str]:
-    """The options that ask for the same; the text of --init-sql is kept in no file of ours."""
+    """The options that ask for the same, but for the file of --init-sql, whose text alone is kept."""
     words = ["--scale", str(chosen.scale), "--protocol", chosen.protocol]
     words += ["--jobs", str(chosen.jobs)] if chosen.jobs is not None else []
     words += ["--target", f"{chosen.rate_per_s:g}"] if chosen.rate_per_s else []

@@ -49,8 +49,8 @@ class PostgresqlKindRules:
     def differences(
         self, catalogue: Catalogue, engine: TunedEngine, settings: Mapping[str, str], effective: str
     ) -> list[Finding]:
-        """What was not in force in the session that ran the load, what came from elsewhere, and what the server
-        took and changed."""
+        """What was not in force in the session that ran the load, what came from elsewhere, and what the
+        server changed."""
         found = _of_postgresql(engine).differences(effective)
         known = {finding.setting for finding in found}
         return [*found, *_changed(catalogue, settings, engine.in_force(effective), known)]
@@ -96,6 +96,7 @@ class PostgresqlKind:
     effective_name = "effective.json"
     beyond_files = ""
     state_s = 0.5
+    trial_share = 0.5
     label = "postgresql "
     log_reader = PostgresqlLogReader()
     rules = PostgresqlKindRules()

@@ -100,6 +100,7 @@ class RocksdbKind:
     effective_name = "effective.OPTIONS"
     beyond_files = "WriteOptions are in no OPTIONS file (rocksdb/options.h)"
     state_s = 0.1
+    trial_share = 1.0
     label = ""
     log_reader = RocksdbLogReader()
     rules = RocksdbKindRules()

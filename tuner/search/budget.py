@@ -41,6 +41,9 @@ class Spending(Protocol):
     def state_s(self) -> float: ...
 
     @property
+    def trial_share(self) -> float: ...
+
+    @property
     def audit_only(self) -> bool: ...
 
 
@@ -65,10 +68,10 @@ class Budget:
     def plan(self, controls_s: float, run_s: float) -> None:
         """What is known before the first trial: what the controls and one run of the reference took.
 
-        A trial is two runs, and its recording and few states take about as long as the controls do.
+        A trial is two runs, and its recording and few states take a share of the time of the controls.
         """
         self._controls_s, self._run_s = controls_s, run_s
-        self._trial_s = self._longest_s = 2 * run_s + controls_s
+        self._trial_s = self._longest_s = 2 * run_s + self.spending.trial_share * controls_s
 
     def trials_expected(self, finished: int) -> int:
         """How many trials the study will have, as far as can be said now; ``finished`` it has already."""

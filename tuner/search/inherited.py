@@ -16,7 +16,7 @@ from tuner.request import Request
 from tuner.search.search_space import SearchSpace
 from tuner.search.trial import TrialResult
 
-CRASHES = ("process-crash", "power-cut", "recovery")
+CRASHES = ("process-crash", "power-cut", "torn-page", "recovery")
 """The failures that a crash run shows; one that hides corruption may hold all the same."""
 
 

@@ -29,6 +29,8 @@ class StudyPlan:
     winner_states: int = 60
     state_s: float = 0.1
     """How long one crash state takes to be recovered and judged, about."""
+    trial_share: float = 1.0
+    """How long a trial's recording and few states take, about, in shares of the controls' time."""
     rivals: int = 0
     """How many configurations the winner is measured against beside the reference."""
 
