@@ -6,6 +6,8 @@ then is its transaction log whole.
 
 from __future__ import annotations
 
+import re
+import signal
 import threading
 import time
 from collections import deque
@@ -27,6 +29,11 @@ CHECK_S = 0.25
 """How often the server is asked whether it still is well; its log is read for that."""
 END_DEADLINE_S = 30.0
 PROVOKE_DEADLINE_S = 120.0
+LOST_S = 5.0
+"""How long a server has to show why a connection to it was lost."""
+_LOST = re.compile(
+    r"backend died|server closed the connection|postmaster exit|crash of another server process"
+)
 PROVOCATIONS: dict[str, Sequence[str]] = {
     "flush": ("CHECKPOINT",),
     "compact": ("VACUUM", "SELECT pg_switch_wal()"),
@@ -88,7 +95,8 @@ class PgbenchRun:
 
         They are ``opened``, ``warming``, ``measuring``, ``measured`` (whose figures `figures` tells after the
         kill), ``reached``, ``provoked`` and ``stopped``. Raises InvalidInput where pgbench ends by itself,
-        ServerDied where something else ends the server, Undecided where the load ends or stops before.
+        ServerDied where something else ends the server, Undecided where something else ends pgbench, or the
+        load stops before.
         """
         wanted = (event,) if isinstance(event, str) else event
         ends_s = time.monotonic() + deadline_s
@@ -227,12 +235,23 @@ class PgbenchRun:
             )
 
     def _client_ended(self) -> None:
-        """pgbench runs until its server is killed, so an end before that is a failure of its own."""
+        """pgbench runs until its server is killed, so an end before that is a failure: the server's, somebody
+        else's, or its own. Raises ServerDied, Undecided or InvalidInput."""
+        code = self.client.wait(END_DEADLINE_S, "its end")
         said = self.client.log_tail()
-        if self.server.running:
+        self.server.check()
+        # A connection is lost a moment before its server has ended, or has said which process died.
+        ends_s = time.monotonic() + (LOST_S if _LOST.search(said) else 0.0)
+        while time.monotonic() < ends_s:
+            time.sleep(POLL_S)
             self.server.check()
-            lines = [line for line in said.splitlines() if "error" in line.lower()] or said.splitlines()
-            raise InvalidInput(
-                f"pgbench ended: {' / '.join(lines[-3:])}", where="pgbench", hint="try the script by hand"
+        if code < 0:
+            raise Undecided(
+                f"pgbench was ended by signal {signal.Signals(-code).name}",
+                where="pgbench",
+                hint="something outside ended it, such as the kernel for want of memory",
             )
-        self._once("stopped", why="the server has ended", last_error=said)
+        lines = [line for line in said.splitlines() if "error" in line.lower()] or said.splitlines()
+        raise InvalidInput(
+            f"pgbench ended: {' / '.join(lines[-3:])}", where="pgbench", hint="try the script by hand"
+        )
