@@ -14,9 +14,7 @@ from workloads.pgbench.transaction_log import NAME, Line, executed_by_client, fi
 
 PLAIN = "0 1 1500 0 1700000000 250\n1 1 900 0 1700000000 400\n0 2 failed 0 1700000001 0\n"
 """client, number, microseconds, script, epoch seconds, microseconds (pgbench(1))."""
-RATED = (
-    "0 1 1500 0 1700000000 250 600\n0 2 skipped 0 1700000000 300 9000\n1 1 2500 0 1700000000 999999 0\n"
-)
+RATED = "0 1 1500 0 1700000000 250 600\n0 2 skipped 0 1700000000 300 9000\n1 1 2500 0 1700000000 999999 0\n"
 SECOND = 1_700_000_000_000_000
 
 
