@@ -32,6 +32,9 @@ class Materialiser:
         self._lock = threading.Lock()
         files = [path.relative_to(base).as_posix() for path in base.rglob("*") if path.is_file()]
         self._mutable = {f"{DATABASE_FOLDER}/{path}" for path in files if reader.role(path) != "table"}
+        self._tables = {f"{DATABASE_FOLDER}/{path}" for path in files} - self._mutable
+        folders = [path.relative_to(base).as_posix() for path in base.rglob("*") if path.is_dir()]
+        self._folders = {f"{DATABASE_FOLDER}/{path}" for path in folders}
 
     def build(self, image: Image, target: Path) -> Path:
         """Write the image's database below ``target``, which is created; return the database's folder.
@@ -46,7 +49,11 @@ class Materialiser:
             for path, file in image.files.items()
             if path.startswith(inside) and not self._reader.unrecorded(path)
         }
-        copied = self._copy_base(files, target) if len(self._mutable) >= FILES_COPIED_AT_ONCE_MIN else set()
+        copied = set()
+        if len(self._mutable) >= FILES_COPIED_AT_ONCE_MIN:
+            copied = self._copy_base(files, target)
+            for folder in sorted(self._folders - image.folders, reverse=True):
+                (target / folder).rmdir()
         for folder in sorted(image.folders):
             if folder.startswith(inside):
                 (target / folder).mkdir(exist_ok=True)
@@ -65,6 +72,8 @@ class Materialiser:
         done = subprocess.run(command, capture_output=True, text=True, timeout=COPY_DEADLINE_S, check=False)
         if done.returncode != 0:
             raise Undecided(f"the base cannot be copied: {done.stderr.strip()[-200:]}", where=str(target))
+        for path in self._tables:
+            (target / path).unlink()
         kept = set()
         for path in self._mutable:
             file = files.get(path)
