@@ -17,7 +17,7 @@ from crashlab.recording.check import check_writes
 from crashlab.recording.write_log import Kind
 from crashlab.states.disk import FALLOC_KEEP_SIZE, BaseFile, Disk, Image, Surviving, build_image
 from crashlab.states.horizon import Horizons
-from crashlab.states.materialise import Materialiser
+from crashlab.states.materialise import FILES_COPIED_AT_ONCE_MIN, Materialiser
 from engines.rocksdb.log_reader import RocksdbLogReader
 from tests.crashlab_tests.tapes import Tape
 
@@ -177,7 +177,7 @@ def test_a_built_state_is_the_image_and_its_tables_are_shared(tmp_path: Path) ->
     disk = tape.disk(
         *(BaseFile(f"db/{name}", inode, base / name) for name, inode in names.items()), folders=("db",)
     )
-    materialiser = Materialiser(tmp_path / "pool", READER)
+    materialiser = Materialiser(tmp_path / "pool", base, READER)
     built = [materialiser.build(everything(disk), tmp_path / name) for name in ("one", "two")]
     for database in built:
         content = {path.name: path.read_bytes() for path in database.iterdir()}
@@ -193,13 +193,54 @@ def test_a_built_state_is_the_image_and_its_tables_are_shared(tmp_path: Path) ->
     assert (base / "000002.log").read_bytes() == b"a log"
 
 
+@pytest.mark.parametrize("files", [5, FILES_COPIED_AT_ONCE_MIN], ids=["one by one", "copied at once"])
+def test_a_base_of_few_files_or_many_is_changed_alike(tmp_path: Path, files: int) -> None:
+    base = tmp_path / "base"
+    for folder in ("base/kept", "base/gone", "pool"):
+        (tmp_path / folder).mkdir(parents=True)
+    names = [f"{number:06d}.log" for number in range(files)]
+    names += ["000900.sst", "000901.sst", "gone/000001.log", "LOG"]
+    for name in names:
+        (base / name).write_bytes(f"content of {name}".encode())
+    inode = {name: number for number, name in enumerate(names, 1)}
+    tape = Tape()
+    tape.write(inode["000000.log"], 11, b"X")
+    tape.truncate(inode["000001.log"], 3)
+    tape.rename("db/000002.log", "db/000777.log", inode["000002.log"])
+    tape.write(inode["000002.log"], 0, b"recycled")
+    tape.rename("db/000003.log", "db/000004.log", inode["000003.log"])
+    tape.unlink("db/000900.sst", inode["000900.sst"])
+    tape.unlink("db/gone/000001.log", inode["gone/000001.log"])
+    tape.add(Kind.RMDIR, path="db/gone")
+    tape.create("db/kept/000888.log", 1000)
+    tape.write(1000, 0, b"new")
+    wanted = {name: f"content of {name}".encode() for name in names}
+    for name in ("000002.log", "000003.log", "000900.sst", "gone/000001.log", "LOG"):
+        del wanted[name]
+    wanted |= {
+        "000000.log": b"content of X00000.log",
+        "000001.log": b"con",
+        "000777.log": b"recycledof 000002.log",
+        "000004.log": b"content of 000003.log",
+        "kept/000888.log": b"new",
+    }
+    bases = [BaseFile(f"db/{name}", inode[name], base / name) for name in names]
+    disk = tape.disk(*bases, folders=("db", "db/kept", "db/gone"))
+    database = Materialiser(tmp_path / "pool", base, READER).build(everything(disk), tmp_path / "state")
+    found = {p.relative_to(database).as_posix(): p.read_bytes() for p in database.rglob("*") if p.is_file()}
+    assert found == wanted
+    assert [path.name for path in database.iterdir() if path.is_dir()] == ["kept"]
+    assert all((base / name).read_bytes() == f"content of {name}".encode() for name in names)
+
+
 def test_two_lives_of_one_table_are_two_contents_in_the_pool(tmp_path: Path) -> None:
-    (tmp_path / "pool").mkdir()
+    for name in ("pool", "base"):
+        (tmp_path / name).mkdir()
     tape = Tape()
     tape.create("db/000003.sst", 3)
     tape.write(3, 0, b"whole table")
     disk = tape.disk(folders=("db",))
-    materialiser = Materialiser(tmp_path / "pool", READER)
+    materialiser = Materialiser(tmp_path / "pool", tmp_path / "base", READER)
     half = build_image(
         disk, lambda _: True, lambda file: tuple(Surviving(change, ((0, 5),)) for change in file.changes)
     )

@@ -16,9 +16,9 @@ from engines.postgresql.readback import read
 from engines.postgresql.refusal import ServerDied
 from engines.postgresql.server import Server
 from engines.postgresql.session import Session
+from engines.process import Child
 from knobs.errors import InvalidInput, MachineLacks
 from tests.engines_tests.postgresql_engines import PostgresqlLab, nothing_left, open_postgresql
-from workloads.pgbench import workload as workload_module
 from workloads.pgbench.options import PgbenchOptions
 from workloads.pgbench.workload import PgbenchWorkload
 from workloads.workload import Plan
@@ -151,7 +151,7 @@ def test_a_disk_that_is_full_during_the_load_is_the_machines(
 ) -> None:
     """The words are planted: what pgbench says then ends with those of the system."""
     full = "error: PQputline failed: could not extend file: No space left on device"
-    monkeypatch.setattr(workload_module.Child, "log_tail", lambda _: full)
+    monkeypatch.setattr(Child, "log_tail", lambda _: full)
     place = lab.place("full")
     with nothing_left(), pytest.raises(MachineLacks, match="No space left"):
         TPCB.with_options(init_sql="SELECT 1/0;").load(lab.engine.launch({}, place), place, 1)
