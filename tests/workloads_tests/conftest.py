@@ -13,7 +13,7 @@ import pytest
 
 from knobs.errors import MachineLacks
 from knobs.native import find
-from workloads.registry import find as find_workload
+from workloads.ycsb.properties import core
 from workloads.ycsb.workload import YcsbWorkload
 
 Vectors = Callable[[Mapping[str, object]], Any]
@@ -44,7 +44,7 @@ def vectors(program: Path, tmp_path: Path) -> Vectors:
 def small(program: Path) -> Callable[[str], YcsbWorkload]:
     """A core workload over 500 records."""
     assert program.is_file()
-    return lambda letter: find_workload(f"ycsb:{letter}").with_values({"recordcount": "500"})
+    return lambda letter: YcsbWorkload(f"ycsb:{letter}", core(letter)).with_values({"recordcount": "500"})
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import pytest
 from knobs.errors import InvalidInput
 from workloads.registry import find
 from workloads.ycsb.properties import CORE, DEFAULTS, PROPORTIONS, Properties, core, parse, read_file
+from workloads.ycsb.workload import YcsbWorkload
 
 TABLE = {  # read, update, insert, scan, read-modify-write
     "a": (0.5, 0.5, 0, 0, 0),
@@ -20,6 +21,12 @@ TABLE = {  # read, update, insert, scan, read-modify-write
 }
 
 
+def ycsb(name: str) -> YcsbWorkload:
+    found = find(name)
+    assert isinstance(found, YcsbWorkload)
+    return found
+
+
 @pytest.mark.parametrize("letter", TABLE)
 def test_core_workloads(letter: str) -> None:
     properties = core(letter)
@@ -27,7 +34,7 @@ def test_core_workloads(letter: str) -> None:
     assert properties["requestdistribution"] == ("latest" if letter == "d" else "zipfian")
     assert properties["maxscanlength"] == ("100" if letter == "e" else "1000")
     assert (properties["fieldcount"], properties["fieldlength"]) == ("10", "100")
-    assert find(f"ycsb:{letter}").properties == properties
+    assert ycsb(f"ycsb:{letter}").properties == properties
 
 
 def test_no_other_core_workload() -> None:
@@ -49,7 +56,7 @@ def test_a_file_keeps_the_defaults_of_what_it_leaves_out(tmp_path: Path) -> None
         "# a comment\n! another\n\nrecordcount=2000\nworkload=site.ycsb.workloads.CoreWorkload\n"
         "threadcount = 8\nreadproportion: 0.5\nreadproportion = 0.9\nrequestdistribution zipfian\n"
     )
-    workload = find(f"ycsb:{path}")
+    workload = ycsb(f"ycsb:{path}")
     assert workload.name == f"ycsb:{path}"
     assert workload.properties.stated == {
         "recordcount": "2000",

@@ -11,8 +11,9 @@ import pytest
 import workloads.ycsb
 from engines.rocksdb.launch import RocksdbLaunch
 from workloads.ledger import Ledger
-from workloads.registry import find
 from workloads.workload import Plan
+from workloads.ycsb.properties import core
+from workloads.ycsb.workload import YcsbWorkload
 
 DEADLINE_S = 60.0
 FLAGS = "-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer"
@@ -54,7 +55,7 @@ def test_no_fault_is_reported(
 ) -> None:
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    workload = find(f"ycsb:{letter}").with_values(
+    workload = YcsbWorkload(f"ycsb:{letter}", core(letter)).with_values(
         {"recordcount": "300", "fieldlengthdistribution": "uniform"}
     )
     launch = RocksdbLaunch(tmp_path / "db", flush_wal_every_ms=1, sync_wal_every_ms=5)

@@ -7,6 +7,7 @@ what and hint. The driver's stdin is its lifeline: when duratune dies, the drive
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -19,7 +20,11 @@ from workloads.workload import Event
 PROGRAM = "duratune-ycsb"
 END_DEADLINE_S = 30.0
 
-_ERRORS: Mapping[str, type[DuratuneError]] = {"invalid-input": InvalidInput, "no-space": MachineLacks}
+_ERRORS: Mapping[str, type[DuratuneError]] = {
+    "invalid-input": InvalidInput,
+    "no-space": MachineLacks,
+    "machine-lacks": MachineLacks,
+}
 
 
 def write_spec(path: Path, values: Mapping[str, str]) -> Path:
@@ -44,10 +49,18 @@ class DriverProcess:
         log: Path,
         environment: Mapping[str, str] | None = None,
         watcher: Watcher | None = None,
+        engine: str = "rocksdb",
     ) -> None:
-        """Start it; ``log`` receives its stderr. Raises MachineLacks where it is not built."""
+        """Start it; ``log`` receives its stderr. Raises MachineLacks where it is not built.
+
+        Of duratune's own environment it gets all but what libpq reads (PGOPTIONS and the like): that would
+        be settings of the load's sessions that no candidate names.
+        """
         command = [str(find(PROGRAM)), subcommand, argument]
-        self._child = Child(LaunchSpec(command, log, environment=environment or {}), watcher)
+        own = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
+        spec = LaunchSpec(command, log, environment={**own, **(environment or {})}, inherits=False)
+        self._child = Child(spec, watcher)
+        self._engine = engine
         self.events: list[Event] = []
 
     @property
@@ -98,6 +111,12 @@ class DriverProcess:
         """The exit code of a driver that ends by itself."""
         return self._child.wait(deadline_s, "ending")
 
+    def read_rest(self) -> None:
+        """Take what a driver that has ended still said into ``events``. Raises as `wait_for` does."""
+        reason = "waiting for the end of its events"
+        while line := self._child.read_line(END_DEADLINE_S, reason):
+            self._take(line, reason)
+
     def __enter__(self) -> DriverProcess:
         return self
 
@@ -109,19 +128,30 @@ class DriverProcess:
         line = self._child.read_line(max(0.0, ends_s - time.monotonic()), reason)
         if line is None:
             raise Undecided(f"{reason}: the driver ended", where=PROGRAM, hint=self._child.log_tail())
+        return self._take(line, reason)
+
+    def _take(self, line: str, reason: str) -> Event:
         try:
             event: Event = json.loads(line)
         except ValueError as error:
             raise Undecided(f"{reason}: the driver wrote {line[:200]!r}", where=PROGRAM) from error
         self.events.append(event)
         if event["event"] == "error":
-            raise _error_of(event)
+            raise _error_of(event, self._engine)
         return event
 
 
-def run_to_end(subcommand: str, spec: Path, event: str, deadline_s: float, watcher: Watcher | None) -> Event:
-    """Run a subcommand that ends by itself and return its one result event."""
-    with DriverProcess(subcommand, str(spec), spec.with_suffix(".log"), watcher=watcher) as driver:
+def run_to_end(
+    subcommand: str,
+    spec: Path,
+    event: str,
+    deadline_s: float,
+    watcher: Watcher | None,
+    engine: str = "rocksdb",
+) -> Event:
+    """Run a subcommand that ends by itself and return its result event."""
+    log = spec.with_suffix(".log")
+    with DriverProcess(subcommand, str(spec), log, watcher=watcher, engine=engine) as driver:
         found = driver.wait_for(event, deadline_s)
         code = driver.wait()
     if code != 0:
@@ -134,6 +164,6 @@ def lifeline() -> dict[str, str]:
     return {"lifeline.fd": str(LIFELINE_FD)}
 
 
-def _error_of(event: Event) -> DuratuneError:
+def _error_of(event: Event, engine: str) -> DuratuneError:
     kind = _ERRORS.get(event["code"], Undecided)
-    return kind(event["what"], where=PROGRAM if kind is Undecided else "rocksdb", hint=event["hint"])
+    return kind(event["what"], where=PROGRAM if kind is Undecided else engine, hint=event["hint"])

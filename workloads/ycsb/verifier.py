@@ -1,4 +1,4 @@
-"""Recovers crash states one after another in children of one warm driver process."""
+"""Recovers crash states one after another: RocksDB's in children of one warm driver process."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ import itertools
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from engines.postgresql.launch import PostgresqlLaunch
 from engines.process import Watcher
 from engines.rocksdb.launch import RocksdbLaunch
 from knobs.errors import DuratuneError, Undecided
 from workloads.workload import ROW, Recovered
 from workloads.ycsb.driver import DriverProcess, lifeline, write_spec
+from workloads.ycsb.postgresql_verifier import PostgresqlYcsbVerifier
 from workloads.ycsb.properties import Properties
 
 _SEND_DEADLINE_S = 10.0
@@ -30,20 +33,25 @@ class Verifier:
     ``folder`` takes spec and row files, which are removed once they are read.
     """
 
-    def __init__(self, properties: Properties, folder: Path, watcher: Watcher | None = None) -> None:
+    def __init__(
+        self, properties: Properties, folder: Path, watcher: Watcher | None = None, is_hurried: bool = False
+    ) -> None:
+        """One that ``is_hurried`` recovers a PostgreSQL without syncs."""
+        self._postgresql = PostgresqlYcsbVerifier(properties, folder, watcher, is_hurried)
         self._properties = properties
         self._folder = folder
         self._watcher = watcher
         self._numbers = itertools.count()
         self._driver: DriverProcess | None = None
 
-    def verify(self, launch: RocksdbLaunch, deadline_s: float, *, is_touched: bool = True) -> Recovered:
+    def verify(self, launch: Any, deadline_s: float, *, is_touched: bool = True) -> Recovered:
         """Recover the database that ``launch`` names and read it back twice (see ``Recovered``).
 
         The database is changed by it. A recovery that takes longer than the deadline is not recovered; a
         failure of the driver itself raises, and the next call starts a new driver.
         """
-        del is_touched  # Nothing of it is slow.
+        if isinstance(launch, PostgresqlLaunch):
+            return self._postgresql.verify(launch, deadline_s, is_touched=is_touched)
         number = next(self._numbers)
         rows = {name: self._folder / f"verify-{number}.{name}" for name in ("candidate", "neutral")}
         spec = self._folder / f"verify-{number}.spec"
@@ -62,7 +70,8 @@ class Verifier:
                 path.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """End the driver."""
+        """End the drivers."""
+        self._postgresql.close()
         if self._driver is not None:
             self._driver.__exit__()
             self._driver = None

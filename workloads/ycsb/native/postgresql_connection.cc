@@ -33,8 +33,11 @@ std::string conninfo_of(const Spec& spec) {
   return conninfo;
 }
 
-PgConnection::PgConnection(const std::string& conninfo)
-    : connection_(PQconnectdb((conninfo + " application_name=duratune-ycsb").c_str())) {
+PgConnection::PgConnection(const std::string& conninfo) {
+  const char* const names[] = {"fallback_application_name", "dbname", nullptr};
+  const char* const values[] = {"duratune-ycsb", conninfo.c_str(), nullptr};
+  // A dbname that is a whole connection string is taken as one.
+  connection_.reset(PQconnectdbParams(names, values, 1));
   if (!connection_) throw std::bad_alloc();
   if (is_lost()) throw Fault("engine", "connecting: " + message_of(connection_.get(), nullptr));
 }
