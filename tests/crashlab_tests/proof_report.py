@@ -9,21 +9,21 @@ from pathlib import Path
 
 from crashlab.controls import Control
 from engines import host
+from engines.postgresql import binaries
 from engines.rocksdb.engine import RocksdbEngine
 from tests.crashlab_tests.proof_journal import Journal
-from tests.crashlab_tests.verdict_table import MEASURE, RECORD, ROWS, STATES, Expected, Row
+from tests.crashlab_tests.verdict_table import Expected, Row, Table
+
+Counted = tuple[Table, Journal, Sequence[Control]]
+"""One engine's rows, what is finished of them, and the controls of the last batch."""
 
 
-def render(
-    journal: Journal, interruptions: Journal, controls: Sequence[Control], seeds: int, checkout: Path
-) -> str:
+def render(counted: Sequence[Counted], interruptions: Journal, seeds: int, checkout: Path) -> str:
     """The page as Markdown; ``seeds`` is how many each row is to have."""
-    parts = [
-        _head(journal, checkout),
-        _table(journal, seeds),
-        _foot(journal, controls),
-        _signals(interruptions),
-    ]
+    parts = [_head(counted, checkout)]
+    for table, journal, controls in counted:
+        parts += [_introduction(table), _table(table, journal, seeds), _foot(journal, controls)]
+    parts.append(["## Interruptions", "", *_signals(interruptions)])
     return "\n\n".join("\n".join(part) for part in parts) + "\n"
 
 
@@ -41,45 +41,57 @@ def _signals(interruptions: Journal) -> list[str]:
     ]
 
 
-INTRODUCTION = f"""\
+INTRODUCTION = """\
 # Verdicts
 
-Each row is `duratune crash rocksdb --workload ycsb:a` with these settings over RocksDB's defaults. Each
-seed is a run that is measured for {MEASURE.measure_s:g} s and killed, and a recorded run of
-{RECORD.operations} operations that is made into {STATES} crash states (models `cache` and `synced`). All
-contracts of a row are judged on the same runs. The numbers say in how many seeds the verdict, and its
+Each seed of a row is a run that is measured and killed, and a recorded run that is made into crash states.
+All contracts of a row are judged on the same runs. The numbers say in how many seeds the verdict, and its
 reason where one is named, was the one that must come out.
 
-Not in the states of this table: a write to the WAL that a SIGKILL cuts in two. `cache` takes it as whole or
-absent; only the real kill can show it. A SIGKILL does cut one now and then, and `kAbsoluteConsistency`
+Not in the states of these tables: a write that a SIGKILL cuts in two. `cache` takes it as whole or absent;
+only the real kill can show it. A SIGKILL does cut one now and then, and RocksDB's `kAbsoluteConsistency`
 refuses to open what is left (seen in 1 of 25 plain kills with sync=false, in 0 of 25 with sync=true).
 """
+_AT = {"whole": "", "process-crash": " at the process crash", "power-cut": " at the power cut"}
+_TITLES = {"rocksdb": "RocksDB", "postgresql": "PostgreSQL"}
 
 
-def _head(journal: Journal, checkout: Path) -> list[str]:
+def _head(counted: Sequence[Counted], checkout: Path) -> list[str]:
     machine, disk = host.describe(), host.file_system(checkout)
+    commits = dict.fromkeys(commit for _, journal, _ in counted for commit in journal.commits)
     return [
         INTRODUCTION,
         "- command: `make proof` (this page is written by it)",
         f"- date: {datetime.now(UTC).date().isoformat()}",
-        f"- duratune: commit {', '.join(journal.commits)}",
+        f"- duratune: commit {', '.join(commits)}",
         f"- host: {machine.cpu_model}, {machine.cpus} CPUs, kernel {machine.kernel}, {disk.type}",
-        f"- engine: RocksDB {RocksdbEngine().version()}",
+        f"- engines: RocksDB {RocksdbEngine().version()}, PostgreSQL {binaries.find().version}",
     ]
 
 
-def _table(journal: Journal, seeds: int) -> list[str]:
+def _introduction(table: Table) -> list[str]:
+    models = ", ".join(f"`{model}`" for model in table.models)
+    return [
+        f"## {_TITLES[table.engine]}",
+        "",
+        f"Each row is `{table.command}` with these settings over the defaults: measured for",
+        f"{table.measure.measure_s:g} s, recorded for {table.record.operations} operations, {table.states} states"
+        f" ({models}).",
+    ]
+
+
+def _table(table: Table, journal: Journal, seeds: int) -> list[str]:
     lines = ["| settings | contract | must be | right / seeds |", "|---|---|---|---|"]
-    lines += [_line(journal, row, expected, seeds) for row in ROWS for expected in row.expected]
+    lines += [_line(journal, row, expected, seeds) for row in table.rows for expected in row.expected]
     return lines
 
 
 def _line(journal: Journal, row: Row, expected: Expected, seeds: int) -> str:
     results = [result for (name, _), result in journal.results.items() if name == row.name]
-    right = sum(result["contracts"][expected.contract]["right"] for result in results)
+    right = sum(result["contracts"][expected.contract][expected.of]["right"] for result in results)
     unfinished = f" ({len(results)} of {seeds} run)" if len(results) != seeds else ""
     wanted = " ".join(filter(None, [expected.verdict.value, expected.reason]))
-    contract = f"`{expected.contract}`" + ("" if expected.of == "whole" else " at the process crash")
+    contract = f"`{expected.contract}`" + _AT[expected.of]
     return f"| {row.name} | {contract} | {wanted} | {right} / {len(results)}{unfinished} |"
 
 
@@ -91,6 +103,7 @@ def _foot(journal: Journal, controls: Sequence[Control]) -> list[str]:
         f"- crash states recovered and judged: {sum(result['states'] for result in results)}",
         f"- pairs of runs (one killed, one recorded): {len(results)}",
         f"- acknowledgements audited: {sum(result['acks_audited'] for result in results)}",
+        f"- of them not located in the log: {sum(result.get('unlocated', 0) for result in results)}",
         f"- `synced` states held against the audit: {sum(result['audit_states'] for result in results)}",
         "- pairs of runs in which an acknowledgement that the audit calls exposed was there, or a covered one"
         f" was gone without a setting that explains it: {disagreeing}",

@@ -22,7 +22,8 @@ from engines.rocksdb.launch import RocksdbLaunch
 from knobs.contract import Contract
 from knobs.errors import Undecided
 from tests.crashlab_tests.labs import open_lab
-from tests.crashlab_tests.verdict_table import RECORD, SYNC, subject
+from tests.crashlab_tests.rocksdb_table import SYNC, subject
+from tests.crashlab_tests.verdict_table import RECORD
 from workloads.ledger import STOP_LEDGER_FULL, STOP_NONE, STOP_WRITE_LOG_FULL, Ledger
 from workloads.workload import Event, Plan
 from workloads.ycsb.driver import DriverProcess

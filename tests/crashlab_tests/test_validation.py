@@ -21,7 +21,8 @@ from knobs.contract import Contract
 from knobs.rocksdb.options_file import parse
 from tests.crashlab_tests.labs import open_lab
 from tests.crashlab_tests.preload_tests.programs import SOURCES, build_recorder, compile_c
-from tests.crashlab_tests.verdict_table import MEASURE, MODELS, RECORD, SYNC, subject
+from tests.crashlab_tests.rocksdb_table import SYNC, TABLE, subject
+from tests.crashlab_tests.verdict_table import MEASURE, RECORD
 
 pytestmark = pytest.mark.slow
 
@@ -155,7 +156,7 @@ def test_a_wrong_control_makes_the_run_unknown(
     lab: Lab, engine: RocksdbEngine, wrong: list[str], seed: int, tmp_path: Path
 ) -> None:
     tested = replace(subject(), engine=engine)
-    controls = lab.controls(tested, MODELS, seed)
+    controls = lab.controls(tested, TABLE.models, seed)
     assert [control.name for control in controls if not control.right] == wrong
     assert all(name in unknown_because(controls) for name in wrong)
     evidence = replace(recorded(lab, tested, tmp_path, seed), controls=controls)

@@ -1,4 +1,4 @@
-"""The verdict table on the real RocksDB, one seed a row, judged under each contract from the same runs.
+"""The verdict tables on the real engines, one seed a row, judged under each contract from the same runs.
 
 `make proof` does the same over twenty seeds (tests/proof/).
 """
@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -16,50 +17,56 @@ from crashlab.judging.judge import judge_states
 from crashlab.judging.verdict import Verdict
 from crashlab.validate import Lab
 from knobs.contract import Contract
+from tests.crashlab_tests import postgresql_table, rocksdb_table
 from tests.crashlab_tests.labs import open_lab
-from tests.crashlab_tests.verdict_table import (
-    MODELS,
-    ROWS,
-    Row,
-    audit_faults,
-    run_row,
-    subject,
-    wrong,
-)
+from tests.crashlab_tests.verdict_table import Row, Table, audit_faults, run_row, wrong
 from workloads.ledger import Ledger
 
 pytestmark = pytest.mark.slow
 
-PROCESS, STRICT = Contract("process"), Contract("strict")
+STRICT = Contract("strict")
 
 
-@pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    with open_lab(tmp_path_factory.mktemp("table")) as lab:
-        yield lab
+TABLES = (rocksdb_table.TABLE, postgresql_table.TABLE)
 
 
-@pytest.fixture(scope="module")
-def controls(lab: Lab, seed: int) -> list[Control]:
-    """The controls of this batch of rows."""
-    return lab.controls(subject(), MODELS, seed)
+@dataclass(frozen=True)
+class Batch:
+    """One engine's table, a lab for it, and the controls of these rows."""
+
+    table: Table
+    lab: Lab
+    controls: list[Control]
 
 
-def test_every_control_is_right(controls: list[Control]) -> None:
-    wanted = {f"{name}.{kind}" for name in ("kill", *MODELS) for kind in ("lossy", "honest")}
-    assert {control.name for control in controls} == wanted
-    assert [control for control in controls if not control.right] == []
+@pytest.fixture(scope="module", params=TABLES, ids=[table.engine for table in TABLES])
+def batch(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, seed: int
+) -> Iterator[Batch]:
+    table: Table = request.param
+    with open_lab(tmp_path_factory.mktemp("table"), needs_reach=table.needs_reach) as lab:
+        yield Batch(table, lab, lab.controls(table.subject(lab), table.models, seed))
 
 
-@pytest.mark.parametrize("row", ROWS, ids=[row.name for row in ROWS])
-def test_row(lab: Lab, controls: list[Control], row: Row, seed: int, tmp_path: Path) -> None:
-    evidence = run_row(row, lab, tmp_path, controls, seed)
+def test_every_control_is_right(batch: Batch) -> None:
+    wanted = {f"{name}.{kind}" for name in ("kill", *batch.table.models) for kind in ("lossy", "honest")}
+    assert {control.name for control in batch.controls} == wanted
+    assert [control for control in batch.controls if not control.right] == []
+
+
+@pytest.mark.parametrize(
+    ("batch", "row"),
+    [pytest.param(table, row, id=f"{table.engine}-{row.name}") for table in TABLES for row in table.rows],
+    indirect=["batch"],
+)
+def test_row(batch: Batch, row: Row, seed: int, tmp_path: Path) -> None:
+    evidence = run_row(batch.table, row, batch.lab, tmp_path, batch.controls, seed)
     assert evidence.recording.facts.faults == ()
-    assert wrong(row, evidence) == []
+    assert wrong(batch.table, row, evidence) == []
     assert audit_faults(row, evidence) == []
     _every_ack_is_audited(evidence)
     _losses_are_stated(evidence)
-    _the_worst_state_repeats_itself(row, lab, evidence)
+    _the_worst_state_repeats_itself(batch, row, evidence)
 
 
 def _every_ack_is_audited(evidence: CrashEvidence) -> None:
@@ -81,12 +88,12 @@ def _losses_are_stated(evidence: CrashEvidence) -> None:
     assert verdict.recovery_s_max > 0
 
 
-def _the_worst_state_repeats_itself(row: Row, lab: Lab, evidence: CrashEvidence) -> None:
+def _the_worst_state_repeats_itself(batch: Batch, row: Row, evidence: CrashEvidence) -> None:
     """Rebuilt from log, position, model and seed it is the same; so is the same one judged again."""
     verdict = evidence.under(STRICT)
     worst = verdict.worst_state or verdict.states[-1]
     recording = evidence.recording
-    (again,) = lab.recover(recording, subject(row.settings), [worst.planned])
+    (again,) = batch.lab.recover(recording, batch.table.subject(batch.lab, row), [worst.planned])
     for _ in range(2):
         (judged,) = judge_states(recording, [again], STRICT)
         assert judged.judgement == worst.judgement

@@ -1,0 +1,128 @@
+"""PostgreSQL's rows of the verdict table, under pgbench's tpcb-like script and YCSB's workload A."""
+
+from __future__ import annotations
+
+from crashlab.judging.evidence import CrashEvidence
+from crashlab.kill import MeasurePlan
+from crashlab.recording.record import RecordPlan
+from crashlab.subject import Subject
+from crashlab.validate import Lab
+from engines.postgresql import binaries, server_user
+from engines.postgresql.engine import PostgresqlEngine
+from tests.crashlab_tests.verdict_table import BROKEN, HELD, Expected, Row, Table
+from workloads import registry
+from workloads.pgbench.workload import PgbenchWorkload
+
+CLIENTS = 4
+_BOUND: dict[tuple[str, str], PostgresqlEngine] = {}
+ROLE_SQL = "ALTER ROLE postgres SET synchronous_commit = off;"
+_LATE = (("wal_writer_delay", "10s"), ("wal_writer_flush_after", "1GB"))
+_OFF = ("synchronous_commit", "off")
+
+
+def _strict(process: Expected, cut: Expected) -> tuple[Expected, Expected]:
+    return process, cut
+
+
+_KILL_HELD = Expected("strict", HELD, of="process-crash")
+_KILL_LOSES = Expected("strict", BROKEN, "lost-ack", of="process-crash")
+_CUT_HELD = Expected("strict", HELD, of="power-cut")
+_CUT_LOSES = Expected("strict", BROKEN, "lost-ack", of="power-cut")
+_CUT_DAMAGES = Expected("strict", BROKEN, "lost-ack or corrupt or unrecoverable", of="power-cut")
+_CUT_CORRUPTS = Expected("strict", BROKEN, "corrupt or unrecoverable", of="power-cut")
+_HOLDS = (_KILL_HELD, _CUT_HELD)
+_LOSES = (_KILL_LOSES, _CUT_LOSES)
+
+
+def _alone(name: str, value: str) -> Row:
+    return Row(f"{name}={value}", ((name, value),), _HOLDS)
+
+
+ROWS = (
+    Row("defaults", (), _HOLDS),
+    Row("fsync=off", (("fsync", "off"),), (_KILL_HELD, _CUT_DAMAGES)),
+    Row("synchronous_commit=off", (_OFF,), _LOSES),
+    Row(
+        "synchronous_commit=off, wal_writer_delay=50ms",
+        (_OFF, ("wal_writer_delay", "50ms")),
+        (Expected("bounded:600ms", HELD), _CUT_LOSES),
+    ),
+    Row(
+        "synchronous_commit=off, wal_writer_delay=10s, wal_writer_flush_after=1GB",
+        (_OFF, *_LATE),
+        (Expected("bounded:600ms", BROKEN, "over-bound", of="power-cut"), *_LOSES),
+    ),
+    Row(
+        "full_page_writes=off",
+        (("full_page_writes", "off"),),
+        (_KILL_HELD, _CUT_CORRUPTS),
+        breaks_each=("torn", "torn-512"),
+    ),
+    _alone("wal_sync_method", "open_datasync"),
+    _alone("wal_sync_method", "open_sync"),
+    _alone("wal_sync_method", "fsync"),
+    _alone("commit_delay", "1000"),
+    _alone("wal_compression", "on"),
+    _alone("wal_init_zero", "off"),
+    _alone("wal_recycle", "off"),
+    Row(
+        "ALTER ROLE ... SET synchronous_commit=off",
+        (("synchronous_commit", "on"),),
+        _LOSES,
+        not_in_force=("synchronous_commit",),
+        load=(("init_sql", ROLE_SQL),),
+    ),
+    Row(
+        "pgbench --unlogged-tables",
+        (),
+        _LOSES,
+        says="unlogged",
+        load=(("unlogged_tables", "yes"),),
+    ),
+)
+
+
+def subject(lab: Lab, row: Row | None = None) -> Subject:
+    """The newest PostgreSQL here with the row's settings over its defaults, at scale 1."""
+    engine = PostgresqlEngine(binaries.find(), server_user.choose())
+    return subject_of(engine, lab, row)
+
+
+def subject_of(engine: PostgresqlEngine, lab: Lab, row: Row | None = None) -> Subject:
+    """The same for one installation."""
+    load = dict(row.load) if row is not None else {}
+    workload = registry.find(load.get("workload", "pgbench:tpcb-like"))
+    if isinstance(workload, PgbenchWorkload):
+        workload = workload.with_options(
+            init_sql=load.get("init_sql", ""), unlogged_tables="unlogged_tables" in load
+        )
+    return Subject(_bound(engine, lab), workload, dict(row.settings) if row is not None else {}, CLIENTS)
+
+
+def _bound(engine: PostgresqlEngine, lab: Lab) -> PostgresqlEngine:
+    """One for each lab, so that a template is loaded once."""
+    key = (str(lab.data), str(engine.binaries.folder))
+    if key not in _BOUND:
+        _BOUND[key] = engine.bound(lab.scratch, None, lab.data)
+    return _BOUND[key]
+
+
+def _deviations(row: Row, evidence: CrashEvidence) -> tuple[str, ...]:
+    del row
+    assert evidence.killed is not None
+    engine = PostgresqlEngine(binaries.find(), server_user.choose())
+    return tuple(finding.setting for finding in engine.differences(evidence.killed.effective))
+
+
+TABLE = Table(
+    engine="postgresql",
+    command="duratune crash postgresql --workload pgbench:tpcb-like",
+    rows=ROWS,
+    models=("cache", "synced", "torn", "torn-512"),
+    states=24,
+    subject=subject,
+    deviations=_deviations,
+    needs_reach=True,
+    measure=MeasurePlan(warmup_s=0.2, measure_s=0.8),
+    record=RecordPlan(operations=1_500),
+)
