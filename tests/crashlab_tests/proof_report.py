@@ -75,8 +75,8 @@ def _introduction(table: Table) -> list[str]:
         f"## {_TITLES[table.engine]}",
         "",
         f"Each row is `{table.command}` with these settings over the defaults: measured for",
-        f"{table.measure.measure_s:g} s, recorded for {table.record.operations} operations, {table.states} states"
-        f" ({models}).",
+        f"{table.measure.measure_s:g} s, recorded for {table.record.operations} operations, made into",
+        f"{table.states} states ({models}).",
     ]
 
 
