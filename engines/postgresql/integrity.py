@@ -30,6 +30,7 @@ _WRONG_PAGE = re.compile(r'checksum verification failed in file "([^"]+)", block
 _PARTIAL_PAGE = re.compile(r'could not read block \d+ in file "([^"]+)": read \d+ of \d+')
 _FREE_SPACE_MAP = re.compile(r"_fsm(\.\d+)?\b")
 _OF_A_STOP = re.compile(r"terminating .* due to administrator command|the database system is shutting down")
+_BESIDE = ("CONTEXT", "DETAIL", "HINT", "STATEMENT")
 _REDO_STARTS, _REDO_DONE = (
     re.compile(rf"redo {what} at ([0-9A-F]+)/([0-9A-F]+)") for what in ("starts", "done")
 )
@@ -110,11 +111,25 @@ def alarming(messages: Sequence[Message]) -> list[str]:
 
 
 def _alarms(messages: Sequence[Message]) -> Iterator[str]:
-    for message in messages:
+    for number, message in enumerate(messages):
         is_error = message.severity in ("ERROR", "FATAL", "PANIC") and not _OF_A_STOP.search(message.text)
         is_page = "invalid page" in message.text and not _FREE_SPACE_MAP.search(message.text)
-        if is_error or is_page:
+        if is_error or is_page or _is_used_unverified(messages, number):
             yield str(message)
+
+
+def _is_used_unverified(messages: Sequence[Message], number: int) -> bool:
+    """Whether this message tells of a page that was used although its checksum is wrong.
+
+    That names no file. The page of a free-space map is named by the same process's next message, which
+    zeroes it; with ignore_checksum_failure there is none, and the page's next write hides it.
+    """
+    first = messages[number]
+    if not first.text.startswith("page verification failed"):
+        return False
+    later = (messages[at] for at in range(number + 1, len(messages)))
+    follows = next((each for each in later if each.pid == first.pid and each.severity not in _BESIDE), None)
+    return follows is None or not ("invalid page" in follows.text and _FREE_SPACE_MAP.search(follows.text))
 
 
 def redo(messages: Sequence[Message]) -> tuple[int, float] | None:
