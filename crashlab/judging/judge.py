@@ -268,6 +268,6 @@ def with_reason(judgement: Judgement, reason: Reason, evidence: str) -> Judgemen
     return replace(
         judgement,
         verdict=Verdict.BROKEN,
-        reasons=(*judgement.reasons, reason),
+        reasons=tuple(dict.fromkeys((*judgement.reasons, reason))),
         evidence=(*judgement.evidence, evidence),
     )
