@@ -154,3 +154,12 @@ def test_a_recovery_that_does_not_end_is_tried_once_more() -> None:
     answers = [late, late, there]
     assert recover_patiently(lambda: answers.pop(0)).is_late
     assert answers == [there]
+
+
+def test_a_reason_is_told_once_and_its_evidence_each_time() -> None:
+    damaged = WHOLE.copy()
+    damaged["flags"][1] = HEADER_READABLE
+    broken = failed("checksum", "block checksum mismatch", back=True, rows=damaged)
+    found = judge_recovered(PAST, broken, CUT, STRICT, "power-cut")
+    assert found.reasons.count("corrupt") == 1
+    assert "checksum: block checksum mismatch" in found.evidence and len(found.evidence) > 1

@@ -55,6 +55,8 @@ def test_without_a_whole_redo_there_is_none(text: str) -> None:
         "WARNING:  invalid page in block 3 of relation base/5/16384; zeroing out page",
         "WARNING:  invalid page in block 3 of relation base/5/16384_vm; zeroing out page",
         "WARNING:  invalid page in block 3 of relation base/5/16384_init",
+        "WARNING:  WAL contains references to invalid pages",
+        "WARNING:  page verification failed, calculated checksum 1 but expected 2",
     ],
 )
 def test_what_a_server_must_not_say(line: str) -> None:
@@ -76,6 +78,24 @@ def test_what_a_server_must_not_say(line: str) -> None:
 )
 def test_what_a_sound_server_may_say(line: str) -> None:
     assert alarming(parse(STAMP + line + "\n")) == []
+
+
+UNVERIFIED = "WARNING:  page verification failed, calculated checksum 1 but expected 2\n"
+ZEROED = "WARNING:  invalid page in block 3 of relation base/5/16384{}; zeroing out page\n"
+
+
+@pytest.mark.parametrize(
+    ("process", "fork", "alarms"),
+    [(7, "_fsm", 0), (7, "_fsm.1", 0), (8, "_fsm", 1), (7, "_vm", 2), (7, "", 2)],
+)
+def test_a_page_that_does_not_verify_is_excused_by_its_own_process_only(
+    process: int, fork: str, alarms: int
+) -> None:
+    """The first message names no file; the next one of that process does, and zeroes the page."""
+    text = STAMP + UNVERIFIED + STAMP.replace("[7]", f"[{process}]") + ZEROED.format(fork)
+    assert len(alarming(parse(text))) == alarms
+    during_redo = text.replace(UNVERIFIED, f"{UNVERIFIED}{STAMP}CONTEXT:  WAL redo at 0/28 for Heap/INSERT\n")
+    assert len(alarming(parse(during_redo))) == alarms
 
 
 def test_of_many_alarms_the_first_are_told_each_once() -> None:
