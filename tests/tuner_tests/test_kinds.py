@@ -26,6 +26,7 @@ from tuner.kinds.family import Size
 from tuner.kinds.registry import FAMILIES, KINDS, family, kind
 from tuner.options import Asked
 from tuner.report import tune as tune_report
+from tuner.report.settings import in_short
 from tuner.request import Request, host_limits, resolve_asked
 from tuner.search.inherited import inherited_break
 from tuner.search.rivals import rivals_of
@@ -101,7 +102,7 @@ def test_a_winner_is_a_config_that_says_the_same(name: str, tmp_path: Path) -> N
     settings = {n: request.catalogue.normalise(n, v) for n, v in point.settings.items()}
     for chosen in (settings, {}):
         folder = tune_report.write_winner(request, tmp_path, result_of(1, settings=chosen))
-        files = [f"{folder}/{file}" for file in request.kind.winner(request.engine, chosen)]
+        files = [f"{folder}/{file}" for file in request.kind.writing.files(request.engine, chosen)]
         again = resolve_asked(asked(name, config="+".join(files)), CRASH)
         assert chosen.items() <= again.settings.items() and again.findings == ()
 
@@ -371,3 +372,11 @@ def test_the_repeat_command_is_the_same_request(tmp_path: Path) -> None:
         request.settings,
         request.engine,
     )
+
+
+def test_settings_are_told_and_written_with_their_units(tmp_path: Path) -> None:
+    request = postgresql_with("shared_buffers=131072", "wal_writer_delay=50", "fsync=off")
+    assert in_short(request, request.settings) == "shared_buffers=1GB wal_writer_delay=50ms fsync=off"
+    folder = tune_report.write_winner(request, tmp_path, result_of(1, settings=request.settings))
+    assert "shared_buffers = '1GB'\n" in (folder / "postgresql.conf").read_text()
+    assert in_short(request, {}) == "PostgreSQL's defaults"

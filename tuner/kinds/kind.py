@@ -17,7 +17,7 @@ from engines.scratch import Scratch
 from knobs.catalogue import Catalogue, Settings
 from knobs.contract import Contract
 from knobs.finding import Finding
-from knobs.knob import TuningRange
+from knobs.knob import Knob, TuningRange
 from tuner.options import Asked
 from tuner.proposers.proposal import HostLimits, Proposal, Proposer
 
@@ -104,6 +104,16 @@ class Search(Protocol):
         """What somebody who looks at speed alone tries first."""
 
 
+class Writing(Protocol):
+    """How settings are written for people."""
+
+    def files(self, engine: TunedEngine, settings: Mapping[str, str]) -> Mapping[str, str]:
+        """A configuration to take away: texts by the names of files, which joined by `+` are a CONFIG."""
+
+    def spelled(self, knob: Knob, value: str) -> str:
+        """A normalised value as people write it."""
+
+
 class Kind(Protocol):
     """One engine, as the commands ask for it. ``families`` are the workloads that can drive it, the default
     one's first; ``effective_name`` is the file that keeps a trial's settings in force; ``beyond_files`` says
@@ -133,6 +143,9 @@ class Kind(Protocol):
     @property
     def search(self) -> Search: ...
 
+    @property
+    def writing(self) -> Writing: ...
+
     def choose(self, asked: Asked) -> Chosen:
         """Resolve engine and settings. Raises InvalidInput with every fault, MachineLacks where it is not
         there."""
@@ -145,9 +158,6 @@ class Kind(Protocol):
 
     def again(self, folder: Path, parameters: Mapping[str, str]) -> TunedEngine:
         """The engine of a recording, from its folder and the parameters that it kept."""
-
-    def winner(self, engine: TunedEngine, settings: Mapping[str, str]) -> Mapping[str, str]:
-        """A configuration to take away: texts by the names of files, which joined by `+` are a CONFIG."""
 
 
 def checked(known: Catalogue, settings: Mapping[str, str]) -> Settings:

@@ -14,8 +14,8 @@ from knobs.catalogue import Catalogue, Settings
 from knobs.contract import Contract
 from knobs.errors import InvalidInput
 from knobs.finding import Finding
-from knobs.knob import TuningRange
-from knobs.postgresql import durability, tuning
+from knobs.knob import Knob, TuningRange
+from knobs.postgresql import durability, tuning, values
 from knobs.postgresql.catalogue import load
 from knobs.postgresql.rules import CHANGES
 from tuner.kinds.kind import Chosen, Kind, MemoryNeed, TunedCatalogue, TunedEngine, checked
@@ -84,6 +84,20 @@ class PostgresqlSearch:
         return postgresql_rules.speed_alone(reference)
 
 
+class PostgresqlWriting:
+    """With units: 128MB, not 16384 pages."""
+
+    def files(self, engine: TunedEngine, settings: Mapping[str, str]) -> Mapping[str, str]:
+        """A postgresql.conf of what is set over the defaults."""
+        known = load(_of_postgresql(engine).major)
+        spelled = {name: self.spelled(known.knob(name), value) for name, value in settings.items()}
+        return {CONF_NAME: conf.render(spelled)}
+
+    def spelled(self, knob: Knob, value: str) -> str:
+        """With the largest unit that keeps it whole."""
+        return values.spelled(knob, value)
+
+
 class PostgresqlKind:
     """PostgreSQL, driven by pgbench or YCSB."""
 
@@ -101,6 +115,7 @@ class PostgresqlKind:
     log_reader = PostgresqlLogReader()
     rules = PostgresqlKindRules()
     search = PostgresqlSearch()
+    writing = PostgresqlWriting()
 
     def choose(self, asked: Asked) -> Chosen:
         """Find the programs and the user, read CONFIG and --set as settings of that version."""
@@ -146,11 +161,6 @@ class PostgresqlKind:
     def again(self, folder: Path, parameters: Mapping[str, str]) -> PostgresqlEngine:
         """The same programs, and the same user where duratune may choose one."""
         return PostgresqlEngine.of_recording(folder, parameters)
-
-    def winner(self, engine: TunedEngine, settings: Mapping[str, str]) -> Mapping[str, str]:
-        """A postgresql.conf of what is set over the defaults."""
-        del engine
-        return {CONF_NAME: conf.render(dict(settings))}
 
 
 def _changed(

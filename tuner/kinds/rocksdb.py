@@ -14,7 +14,7 @@ from knobs.catalogue import Catalogue, Settings
 from knobs.contract import Contract
 from knobs.errors import MachineLacks
 from knobs.finding import Finding
-from knobs.knob import TuningRange
+from knobs.knob import Knob, TuningRange
 from knobs.rocksdb import durability, tuning
 from knobs.rocksdb.changes import differences
 from knobs.rocksdb.installed import load_installed
@@ -88,6 +88,24 @@ class RocksdbSearch:
         return rules.speed_alone(reference)
 
 
+class RocksdbWriting:
+    """In RocksDB's own spelling."""
+
+    def files(self, engine: TunedEngine, settings: Mapping[str, str]) -> Mapping[str, str]:
+        """An OPTIONS file, and what lives outside of it, as JSON."""
+        assert isinstance(engine, RocksdbEngine), f"{engine.name} is another engine"
+        outside = {name: value for name, value in settings.items() if name.startswith(_NOT_IN_THE_FILE)}
+        return {
+            OPTIONS_NAME: engine.base.apply(settings, engine.column_family).render(),
+            OUTSIDE_NAME: json.dumps({"settings": outside}, indent=1) + "\n",
+        }
+
+    def spelled(self, knob: Knob, value: str) -> str:
+        """The value itself."""
+        del knob
+        return value
+
+
 class RocksdbKind:
     """RocksDB, driven by YCSB."""
 
@@ -105,6 +123,7 @@ class RocksdbKind:
     log_reader = RocksdbLogReader()
     rules = RocksdbKindRules()
     search = RocksdbSearch()
+    writing = RocksdbWriting()
 
     def choose(self, asked: Asked) -> Chosen:
         """Read CONFIG and --set for the installed library; --cf is the column family that the load uses.
@@ -149,15 +168,6 @@ class RocksdbKind:
     def again(self, folder: Path, parameters: Mapping[str, str]) -> RocksdbEngine:
         """From the OPTIONS file that the recording keeps."""
         return RocksdbEngine.of_recording(folder, parameters)
-
-    def winner(self, engine: TunedEngine, settings: Mapping[str, str]) -> Mapping[str, str]:
-        """An OPTIONS file, and what lives outside of it, as JSON."""
-        assert isinstance(engine, RocksdbEngine), f"{engine.name} is another engine"
-        outside = {name: value for name, value in settings.items() if name.startswith(_NOT_IN_THE_FILE)}
-        return {
-            OPTIONS_NAME: engine.base.apply(settings, engine.column_family).render(),
-            OUTSIDE_NAME: json.dumps({"settings": outside}, indent=1) + "\n",
-        }
 
 
 KIND: Kind = RocksdbKind()

@@ -12,7 +12,11 @@ SHOWN_MAX = 16
 
 def in_short(request: Request, settings: Mapping[str, str]) -> str:
     """The settings that differ from the defaults; how many more there are, and how many are defaults."""
-    differing = [f"{name}={value}" for name, value in settings.items() if _differs(request, name, value)]
+    differing = [
+        f"{name}={spelled(request, name, value)}"
+        for name, value in settings.items()
+        if _differs(request, name, value)
+    ]
     defaults = f"{request.kind.title}'s defaults"
     if not settings:
         return defaults
@@ -20,6 +24,11 @@ def in_short(request: Request, settings: Mapping[str, str]) -> str:
     more = f" and {len(differing) - SHOWN_MAX} more" if len(differing) > SHOWN_MAX else ""
     stated = len(settings) - len(differing)
     return shown + more + (f" ({stated} others are stated and are defaults)" if stated else "")
+
+
+def spelled(request: Request, name: str, value: str) -> str:
+    """A normalised value as people write it."""
+    return request.kind.writing.spelled(request.catalogue.knob(name), value)
 
 
 def _differs(request: Request, name: str, value: str) -> bool:

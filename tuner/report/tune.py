@@ -10,6 +10,7 @@ from typing import Any
 from crashlab.judging.evidence import CrashSummary
 from knobs.finding import Finding
 from tuner import static_check
+from tuner.report.settings import spelled
 from tuner.request import Request
 from tuner.search.final import Claim, Winner
 from tuner.search.interval import METHOD
@@ -113,7 +114,7 @@ def write_winner(request: Request, folder: Path, trial: TrialResult) -> Path:
     """Write the winning configuration in the engine's own files. Returns the folder that holds them."""
     target = folder / "winner"
     target.mkdir(exist_ok=True)
-    for name, text in request.kind.winner(request.engine, trial.settings).items():
+    for name, text in request.kind.writing.files(request.engine, trial.settings).items():
         (target / name).write_text(text, encoding="utf-8")
     return target
 
@@ -142,7 +143,7 @@ def _winner_lines(
 ) -> list[str]:
     winner = outcome.winner
     if winner is None:
-        return [f"winner         none: {_why_none(outcome)}", *_unproven_lines(reference, outcome)]
+        return [f"winner         none: {_why_none(outcome)}", *_unproven_lines(request, reference, outcome)]
     if winner.trial.number == 0:
         least = "is proven faster" if outcome.unproven else "was faster"
         lines = [f"winner         the reference itself: no candidate that holds the contract {least}"]
@@ -150,7 +151,7 @@ def _winner_lines(
         lines = [
             f"winner         trial {winner.trial.number} ({winner.trial.proposer}): holds {request.contract}"
             f"{_where_it_does_not(outcome)}; over the reference:",
-            *_over(reference, winner.trial),
+            *_over(request, reference, winner.trial),
         ]
     main, *others = _winner_files(request, winner.trial)
     beside = f", and {' and '.join(others)} beside it" if others else ""
@@ -175,7 +176,7 @@ def _winner_lines(
                 f"               {model}: all {found.uniform} states at uniform moments held; at most "
                 f"{100 * found.broken_share_max:.0f} % of the moments of such a run break it (95 %)"
             )
-    lines += _unproven_lines(reference, outcome) or [_confirmation_line(outcome)]
+    lines += _unproven_lines(request, reference, outcome) or [_confirmation_line(outcome)]
     for claim in outcome.rivals:
         lines.append(f"{'against ' + claim.rival.proposer:<14} {claim.in_words()}")
     lines.append(f"repeat         {repeat_command(request, folder, winner)}")
@@ -184,7 +185,7 @@ def _winner_lines(
 
 def _winner_files(request: Request, trial: TrialResult) -> list[str]:
     """The names of the files that `write_winner` writes, the main one first."""
-    return list(request.kind.winner(request.engine, trial.settings))
+    return list(request.kind.writing.files(request.engine, trial.settings))
 
 
 def _where_it_does_not(outcome: StudyOutcome) -> str:
@@ -203,13 +204,15 @@ def _why_none(outcome: StudyOutcome) -> str:
     return "no candidate is proven faster than the reference, which itself is not shown to hold the contract"
 
 
-def _over(reference: Mapping[str, str], trial: TrialResult) -> list[str]:
+def _over(request: Request, reference: Mapping[str, str], trial: TrialResult) -> list[str]:
     """What a trial sets otherwise than the reference."""
     over = {name: value for name, value in trial.settings.items() if reference.get(name) != value}
-    return [f"                 {name}={value}" for name, value in sorted(over.items())]
+    return [
+        f"                 {name}={spelled(request, name, value)}" for name, value in sorted(over.items())
+    ]
 
 
-def _unproven_lines(reference: Mapping[str, str], outcome: StudyOutcome) -> list[str]:
+def _unproven_lines(request: Request, reference: Mapping[str, str], outcome: StudyOutcome) -> list[str]:
     """The candidate that did not win, and why: its settings are told, and are not in the winner's folder."""
     unproven = outcome.unproven
     if unproven is None:
@@ -217,7 +220,7 @@ def _unproven_lines(reference: Mapping[str, str], outcome: StudyOutcome) -> list
     return [
         f"not the winner trial {unproven.trial.number} ({unproven.trial.proposer}): the fastest that held, "
         f"but {unproven.interval.in_words}; over the reference:",
-        *_over(reference, unproven.trial),
+        *_over(request, reference, unproven.trial),
         _confirmation_line(outcome),
     ]
 
@@ -269,7 +272,7 @@ def _audit_lines(request: Request, reference: Mapping[str, str], outcome: StudyO
     lines = [
         f"audit          a search for speed alone would have shipped {what}: "
         f"{fastest.ratio:.2f} x reference, {_verdict(fastest)}",
-        *_over(reference, fastest),
+        *_over(request, reference, fastest),
         _confirmation_line(outcome),
     ]
     others = [result for result in outcome.results if result.broken and result is not fastest]
@@ -282,7 +285,7 @@ def _audit_lines(request: Request, reference: Mapping[str, str], outcome: StudyO
             f"               trial {result.number}: {result.ratio:.2f} x reference, {_verdict(result)}"
             + (f", by {', '.join(causes)}" if causes else "")
         )
-        lines += [] if causes else _over(reference, result)
+        lines += [] if causes else _over(request, reference, result)
     return lines
 
 
