@@ -49,13 +49,19 @@ class _Reading:
 
 
 class PgbenchVerifier:
-    """Use it in a ``with`` statement. ``table`` and ``column`` hold the tokens."""
+    """Use it in a ``with`` statement.
 
-    def __init__(self, options: PgbenchOptions, script: str, table: str, column: str) -> None:
+    ``table`` and ``column`` hold the tokens; one that ``is_hurried`` recovers without syncs.
+    """
+
+    def __init__(
+        self, options: PgbenchOptions, script: str, table: str, column: str, is_hurried: bool
+    ) -> None:
         self._options = options
         self._script = script
         self._table = table
         self._column = column
+        self._is_hurried = is_hurried
 
     def verify(self, launch: PostgresqlLaunch, deadline_s: float, *, is_touched: bool = True) -> Recovered:
         """Recover the cluster that ``launch`` names, which is changed by it, and read it back twice.
@@ -64,7 +70,7 @@ class PgbenchVerifier:
         """
         ends_s = time.monotonic() + deadline_s
         try:
-            server = launch.start(deadline_s=deadline_s)
+            server = (launch.hurried() if self._is_hurried else launch).start(deadline_s=deadline_s)
         except DeadlinePassed:
             return _not_back(f"not back within {deadline_s:g} s", deadline_s, is_late=True)
         except StartRefused as error:

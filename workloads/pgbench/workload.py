@@ -249,17 +249,23 @@ class PgbenchWorkload:
     # ---- verifying ----
 
     def verify(self, launch: PostgresqlLaunch, folder: Path, deadline_s: float) -> Recovered:
-        """Recover the instance that ``launch`` names, which is changed by it, and read it back."""
-        with self.verifier(folder) as verifier:
-            return verifier.verify(launch, deadline_s)
+        """Recover the instance that ``launch`` names, which is changed by it, and read it back.
+
+        Its recovery is timed with the syncs that the settings ask for.
+        """
+        del folder
+        return self._verifier(is_hurried=False).verify(launch, deadline_s)
 
     def verifier(self, folder: Path) -> PgbenchVerifier:
-        """For many states."""
+        """For many states, recovered without syncs."""
         del folder
+        return self._verifier(is_hurried=True)
+
+    def _verifier(self, is_hurried: bool) -> PgbenchVerifier:
         table, column = ("pgbench_history", "filler")
         if self._custom is not None:
             table, column = self._custom.table, self._custom.column
-        return PgbenchVerifier(self.options, self.builtin, table, column)
+        return PgbenchVerifier(self.options, self.builtin, table, column, is_hurried)
 
 
 def _in_force(server: Server, launch: PostgresqlLaunch) -> str:
