@@ -25,10 +25,10 @@ class Machine:
         path.write_text(f"#!/bin/sh\n{script}\n")
         path.chmod(0o755)
 
-    def set_up(self) -> subprocess.CompletedProcess[str]:
+    def set_up(self, **environment: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             ["/bin/sh", str(self.folder / ".ci" / "system-packages")],
-            env={"PATH": str(self.folder / "bin")},
+            env={"PATH": str(self.folder / "bin"), **environment},
             capture_output=True,
             text=True,
         )
@@ -65,6 +65,28 @@ def test_what_is_missing_is_named_and_installed(machine: Machine) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stderr == "duratune: installing system packages: g++ cmake\n"
     assert machine.calls() == [INSTALL]
+
+
+def test_postgresql_is_installed_without_a_cluster(machine: Machine) -> None:
+    """While it is installed a file says that no cluster is to be made, and afterwards what it said before."""
+    conf = machine.folder / "createcluster.conf"
+    conf.write_text("# The administrator's own.\n")
+    (machine.folder / "system-packages.txt").write_text("make\npostgresql\n")
+    for program in ("cp", "mv", "tee", "tail"):
+        found = shutil.which(program)
+        assert found is not None
+        (machine.folder / "bin" / program).symlink_to(found)
+    machine.plant(
+        "apt-get", f'echo "$@" "($(tail -n 1 {conf}))" >> {machine.folder}/calls; [ "$5" != postgresql ]'
+    )
+    done = machine.set_up(CREATECLUSTER_CONF=str(conf))
+    install = "install -y -qq --no-install-recommends"
+    attempt = [f"{install} postgresql-common (# The administrator's own.)"]
+    attempt += [f"{install} postgresql (create_main_cluster = false)"]
+    assert machine.calls() == [*attempt, "update -qq (# The administrator's own.)", *attempt]
+    assert done.returncode != 0, "the planted installation fails both times"
+    assert conf.read_text() == "# The administrator's own.\n"
+    assert list(machine.folder.glob("createcluster.conf.*")) == []
 
 
 def test_a_complete_machine_is_left_alone(machine: Machine) -> None:
