@@ -10,6 +10,7 @@ import pytest
 
 import workloads.ycsb
 from engines.rocksdb.launch import RocksdbLaunch
+from tests.workloads_tests.ycsb_lab import bindirs, lab, ycsb
 from workloads.ledger import Ledger
 from workloads.workload import Plan
 from workloads.ycsb.properties import core
@@ -80,6 +81,40 @@ def test_no_fault_is_reported(
     reports = [path.read_text() for path in tmp_path.glob("report*")]
     logs = [path.read_text() for path in tmp_path.glob("*.log")]
     assert not reports
+    assert not [log for log in logs if "runtime error" in log or "Sanitizer" in log]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("letter", "adef")
+def test_no_fault_is_reported_on_postgresql(
+    letter: str, environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Load, clean end, a connection that breaks, read-back; only the driver is sanitized here."""
+    if not bindirs():
+        pytest.skip("no PostgreSQL is installed")
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    with lab(bindirs()[0]) as servers:
+        workload = ycsb(letter, fieldlengthdistribution="uniform", dataintegrity="false")
+        launch = servers.loaded(workload)
+        folder = launch.database.parent
+        clean = Plan(3, 1, operations=600, provoke="flush@0.25,compact@0.5", stop_after=True, ticker_ms=0)
+        with servers.running(workload, launch, clean) as (run, _):
+            run.wait_for("closed", DEADLINE_S)
+            assert run.wait() == 0
+        # Other keys, or every insert would be of one that is there.
+        plan = Plan(3, 2, operations=300)
+        more = workload.with_values({"insertproportion": "0"}) if letter == "d" else workload
+        with servers.running(more, launch, plan) as (run, _):
+            run.wait_for("reached", DEADLINE_S)
+            run.kill()
+            assert run.faults() == []
+        with workload.verifier(folder) as verifier:
+            found = verifier.verify(launch, DEADLINE_S)
+        assert (found.recovered, found.stage, found.error) == (True, "", "")
+        assert len(found.neutral) >= 300 * 10
+        logs = [path.read_text() for path in folder.glob("*.log")]
+    assert not [path.read_text() for path in tmp_path.glob("report*")]
     assert not [log for log in logs if "runtime error" in log or "Sanitizer" in log]
 
 

@@ -33,9 +33,9 @@ from workloads.ledger import (
 )
 from workloads.workload import CHECKSUM_RIGHT, EFFECTIVE_NAME, HEADER_READABLE, Plan, Recovered
 from workloads.ycsb.driver import DriverProcess, write_spec
-from workloads.ycsb.keys import key_name
+from workloads.ycsb.keys import field_name, key_name
 from workloads.ycsb.postgresql import conninfo, statements_acknowledged
-from workloads.ycsb.postgresql_verifier import PostgresqlYcsbVerifier, transactions_known
+from workloads.ycsb.postgresql_verifier import PostgresqlYcsbVerifier
 from workloads.ycsb.spec import run_spec
 from workloads.ycsb.workload import YcsbWorkload
 
@@ -244,6 +244,26 @@ def test_a_load_that_is_asked_to_stop_ends(servers: Lab) -> None:
         assert run.wait() == 0
 
 
+def test_a_server_that_hangs_does_not_keep_a_load_from_ending(servers: Lab) -> None:
+    """As where its write log is full: the backends wait for the kill, and answer nobody."""
+    workload = ycsb("a")
+    launch = servers.loaded(workload)
+    with servers.running(workload, launch, bare(3, 1)) as (run, ledger):
+        run.wait_for("measuring", DEADLINE_S)
+        with Session(run.server.address) as session:
+            pids = session.query(
+                "select pid::text from pg_stat_activity where application_name = 'duratune-ycsb' "
+                "and (query like 'UPDATE%' or query like 'SELECT *%')"
+            )
+            for (pid,) in pids:
+                assert pid is not None
+                os.kill(int(pid), signal.SIGSTOP)
+        assert len(pids) == 3
+        ledger.ask_stop()
+        assert run.wait_for("stopped", DEADLINE_S)["why"] == "asked"
+        assert run.wait() == 0 and run.faults() == []
+
+
 def test_a_backend_that_crashes_ends_the_load_and_is_told(servers: Lab) -> None:
     workload = ycsb("a")
     launch = servers.loaded(workload)
@@ -348,6 +368,46 @@ def test_damaged_values_are_seen(servers: Lab) -> None:
     assert len(sound) == 19 * FIELDS - 2 - 3 - FIELDS
 
 
+def test_the_stored_value_is_as_documented(servers: Lab) -> None:
+    """docs/formats.md, "The stored value of a field": read here by its words alone."""
+    workload = ycsb("a", records=30)
+    launch = servers.loaded(workload)
+    with servers.running(workload, launch, bare(2, 1, operations=200)) as (run, ledger):
+        run.wait_for("reached", DEADLINE_S)
+        with Session(run.server.address) as session:
+            records = session.query("select * from usertable")
+        run.kill()
+        entries = ledger.entries()
+    written = {
+        (int(client), int(sequence)): (int(register), int(checksum))
+        for client, sequence, register, checksum in zip(
+            entries.client, entries.sequence, entries.register, entries.checksum, strict=True
+        )
+    }
+    fresh = 0
+    for key, *values in records:
+        for field, value in enumerate(values):
+            assert value is not None
+            found = re.fullmatch(r":7(\d{6})(\d{12})([;-z]{8})([;-z]{11})([ -\x7f]{100})", value)
+            assert found is not None, value
+            client, sequence = int(found[1]), int(found[2])
+            register, checksum = number_of(found[3]), number_of(found[4])
+            assert field_name(register, workload.parameters) == f"{key}.field{field}"
+            if client == 0:
+                assert sequence == register + 1
+            else:
+                assert written[client, sequence] == (register, checksum)
+                fresh += 1
+    assert len(records) == 30 and fresh > 50
+
+
+def number_of(digits: str) -> int:
+    number = 0
+    for digit in digits:
+        number = number * 64 + ord(digit) - ord(";")
+    return number
+
+
 @pytest.mark.parametrize("lengths", ["uniform", "zipfian"])
 def test_fields_of_any_length(servers: Lab, lengths: str) -> None:
     workload = ycsb(
@@ -411,33 +471,3 @@ def test_what_cannot_be_asked_is_refused(
                 driver.wait_for(("loaded", "reached"), DEADLINE_S)
             assert caught.value.where == "postgresql"
             assert driver.wait() == 2
-
-
-def test_no_server_is_no_fault_of_the_user(program: Path, tmp_path: Path) -> None:
-    assert program.is_file()
-    database = {"pg.conninfo": f"host={tmp_path} user=postgres"}
-    path = write_spec(tmp_path / "spec", run_spec(ycsb("a").properties, bare(1, 1), None, database))
-    with (
-        DriverProcess("run", str(path), tmp_path / "log") as driver,
-        pytest.raises(Undecided, match="connecting: connection to server on socket"),
-    ):
-        driver.wait_for("opened", DEADLINE_S)
-
-
-def test_whose_transaction_a_record_shows() -> None:
-    """Known where one field was written, or all of them by one insert; not where two writers may be meant."""
-    row = np.dtype([("client", "<u4"), ("sequence", "<u8")])
-    rows = np.array(
-        [
-            *[(0, 1), (0, 2), (0, 3)],
-            *[(0, 4), (2, 9), (0, 6)],
-            *[(1, 4), (2, 9), (0, 6)],
-            *[(3, 7), (3, 8), (3, 9)],
-            *[(3, 7), (3, 8), (3, 10)],
-            *[(3, 7), (2, 8), (3, 9)],
-        ],
-        dtype=row,
-    )
-    xmin = np.repeat(np.arange(101, 107, dtype=np.uint64), 3)
-    known = transactions_known(rows, xmin, 3)
-    assert known.tolist() == [0, 0, 0, 0, 102, 0, 0, 0, 0, 104, 0, 0, 0, 0, 0, 0, 0, 0]

@@ -1,1 +1,1 @@
-"""YCSB's core workloads, driven by a native program over RocksDB."""
+"""YCSB's core workloads, driven by a native program over RocksDB or PostgreSQL."""

@@ -22,3 +22,9 @@ def key_name(number: int, properties: Mapping[str, str]) -> str:
     """The name of the record with this key number under the workload's properties."""
     chosen = fnv_hash(number) if properties["insertorder"] == "hashed" else number
     return f"user{str(chosen).rjust(int(properties['zeropadding']), '0')}"
+
+
+def field_name(register: int, properties: Mapping[str, str]) -> str:
+    """What a register of PostgreSQL is called: key and field, as in user6284781860667377211.field3."""
+    number, field = divmod(register, int(properties["fieldcount"]))
+    return f"{key_name(number, properties)}.{properties['fieldnameprefix']}{field}"
