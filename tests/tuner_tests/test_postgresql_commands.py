@@ -101,6 +101,7 @@ def test_a_data_directory_is_no_configuration(refused: Refused, tmp_path: Path) 
         (2, ("bench", "--protocol", "fancy"), "", "fancy"),
         (2, ("bench", "--latency-limit", "5"), "--latency-limit", "without a rate"),
         (2, ("crash", "--cf", "other"), "--cf", "option of rocksdb"),
+        (2, ("bench", "-p", "target=50"), "-p", "option of ycsb"),
     ],
 )
 def test_what_cannot_be_done_is_refused(

@@ -60,7 +60,8 @@ def command(
     output = Output(json=asked.json, quiet=asked.quiet)
     count = _rounds(rounds, vs)
     properties, rate = _target(asked.properties or [], asked.target)
-    asked = replace(asked, properties=properties or None, target=rate)
+    # What is empty was given all the same, and is refused where nothing takes it.
+    asked = replace(asked, properties=asked.properties and properties, target=rate)
     measure_s = options.seconds(time)
     plan = MeasurePlan(min(WARMUP_S_MAX, measure_s), measure_s, rate)
     first = resolve_asked(asked, SIZE)
