@@ -241,7 +241,25 @@ def test_a_load_that_is_asked_to_stop_ends(servers: Lab) -> None:
         run.wait_for("measuring", DEADLINE_S)
         ledger.ask_stop()
         assert run.wait_for("stopped", DEADLINE_S)["why"] == "asked"
-        assert run.wait() == 0
+        assert run.wait() == 0 and run.faults() == []
+
+
+@pytest.mark.parametrize("more", [-2, 1])
+def test_a_count_that_the_ledger_does_not_bear_out_is_told(servers: Lab, more: int) -> None:
+    """One more in the ledger is what a kill may keep from the driver; two more, or one less, are not."""
+    workload = ycsb("a")
+    launch = servers.loaded(workload)
+    with servers.running(workload, launch, bare(2, 1, operations=200)) as (run, _):
+        run.wait_for("reached", DEADLINE_S)
+        run.kill()
+        assert run.faults() == []
+        last = run.events[-1]
+        acknowledged = statements_acknowledged(run._ledger.entries(), 2)[1] if run._ledger else 0
+        last["written"][1] = acknowledged + more
+        assert run.faults() == [
+            f"client 2 has {acknowledged} acknowledged writes in the ledger and {acknowledged + more} "
+            "by its own count"
+        ]
 
 
 def test_a_server_that_hangs_does_not_keep_a_load_from_ending(servers: Lab) -> None:
