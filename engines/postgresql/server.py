@@ -207,7 +207,10 @@ class Server:
         return StartRefused(cause, lines, where)
 
     def _died(self, code: int) -> ServerDied:
+        ended = server_log.signalled(self.messages())
         how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        if code >= 0 and ended:
+            how += f": {ended[0]}"
         return ServerDied(f"the server ended with {how}{self._oom()}", where="server", hint=self._tail())
 
     def _oom(self) -> str:

@@ -94,7 +94,8 @@ def why(messages: Sequence[Message]) -> list[str]:
 def cause(messages: Sequence[Message], exit_code: int) -> Cause:
     """Why the server ended that said this. Before it says "starting PostgreSQL" it has read no data."""
     last = [message.text for message in faults(messages)]
-    if exit_code < 0:
+    # Damage may end a process by another signal, but SIGKILL comes from outside.
+    if exit_code < 0 or any("signal 9" in text for text in signalled(messages)):
         return "killed"
     if any(_IN_USE.search(text) for text in last):
         return "in-use"
