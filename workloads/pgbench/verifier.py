@@ -7,6 +7,7 @@ again and holds every index against its table.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,19 +15,22 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from engines.postgresql import integrity
+from engines.postgresql import integrity, server_log
 from engines.postgresql.launch import PostgresqlLaunch
 from engines.postgresql.refusal import ServerDied, StartRefused
 from engines.postgresql.server import Server
 from engines.postgresql.session import ConnectionLost, Session, StatementFailed
 from engines.process import DeadlinePassed
-from knobs.errors import Undecided
+from knobs.errors import DuratuneError, Undecided
 from workloads.pgbench import tables
 from workloads.pgbench.identity import client_and_sequence
 from workloads.pgbench.options import PgbenchOptions
 from workloads.workload import CHECKSUM_RIGHT, HEADER_READABLE, KEY_MATCHES, ROW, Recovered, Redo
 
 _SOUND = HEADER_READABLE | CHECKSUM_RIGHT | KEY_MATCHES
+LOST_S, POLL_S = 5.0, 0.005
+"""How long a server has to say which of its processes was lost."""
+_KILLED = re.compile(r"signal (9\b|SIGKILL)")
 _OF_THE_MACHINE = ("memory", "in-use", "killed")
 """Causes of a refused start that say nothing of the state."""
 ROWS = "rows as the candidate reads them"
@@ -39,13 +43,15 @@ LOG = "the server's log"
 
 @dataclass
 class _Reading:
-    """What one server shows; ``fault`` is the stage and the words of what failed first."""
+    """What one server shows; ``faults`` are the stage and the words of each; ``is_lost`` tells whether the
+    server did not last."""
 
     rows: NDArray[np.void] = field(default_factory=lambda: np.empty(0, dtype=ROW))
     transactions: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, dtype=np.uint64))
     lost: int = 0
     notes: list[str] = field(default_factory=list)
     faults: list[tuple[str, str]] = field(default_factory=list)
+    is_lost: bool = False
 
 
 class PgbenchVerifier:
@@ -73,19 +79,20 @@ class PgbenchVerifier:
             server = (launch.hurried() if self._is_hurried else launch).start(deadline_s=deadline_s)
         except DeadlinePassed:
             return _not_back(f"not back within {deadline_s:g} s", deadline_s, is_late=True)
-        except StartRefused as error:
-            if error.cause in _OF_THE_MACHINE:
-                raise Undecided(error.what, where=error.where, hint=error.hint) from error
-            return _not_back("; ".join(error.lines), deadline_s - (ends_s - time.monotonic()))
-        except ServerDied as error:
-            return _not_back(f"{error.what}: {error.hint}", deadline_s - (ends_s - time.monotonic()))
+        except (StartRefused, ServerDied) as error:
+            _refuse_the_machine(error)
+            words = (
+                "; ".join(error.lines) if isinstance(error, StartRefused) else f"{error.what}: {error.hint}"
+            )
+            return _not_back(words, deadline_s - (ends_s - time.monotonic()))
         checks = [ROWS, LOADED, *([BALANCES] if self._has_balances else [])]
         with server:
             recovery_s, redo = server.start_s, integrity.redo(server.messages())
             reading = self._read(server, "scan")
             _stop(server, reading)
             faults = [*reading.faults, *_logged(server)]
-        if is_touched and launch.servers.checksums:
+        # A server that was lost may leave torn pages, and is told of already.
+        if is_touched and launch.servers.checksums and not reading.is_lost:
             checks.append(CHECKSUMS)
             faults += [("checksum", fault) for fault in integrity.wrong_checksums(launch.cluster)]
         neutral = _Reading()
@@ -93,12 +100,13 @@ class PgbenchVerifier:
             with launch.start_neutral(deadline_s=max(1.0, ends_s - time.monotonic())) as server:
                 neutral = self._read(server, "neutral-scan")
                 checks.append(NEUTRAL)
-                if is_touched:
-                    found = integrity.amcheck(server)
-                    checks += found.checks
-                    faults += [("amcheck", fault) for fault in found.faults]
+                if is_touched and not neutral.is_lost:
+                    checks += _amcheck(server, neutral)
+                if neutral.is_lost:
+                    _refuse_a_kill(server)
                 faults += [*neutral.faults, *_logged(server)]
         except (StartRefused, ServerDied, DeadlinePassed) as error:
+            _refuse_the_machine(error)
             faults.insert(0, ("neutral-open", str(error)))
         checks.append(LOG)
         # The first to fail is what is told; a server that does not come back weighs most.
@@ -144,6 +152,7 @@ class PgbenchVerifier:
                 ]
         except (StatementFailed, ConnectionLost) as error:
             reading.faults.append((stage, str(error)))
+            reading.is_lost = isinstance(error, ConnectionLost)
         return reading
 
     def _tokens(self, session: Session) -> tuple[NDArray[np.void], NDArray[np.uint64]]:
@@ -168,10 +177,46 @@ def _owner(token: str | None) -> tuple[int, int, int]:
 
 
 def _stop(server: Server, reading: _Reading) -> None:
+    """Stop it cleanly; one that has lost a process restarts the others, and is left to be killed."""
+    if reading.is_lost:
+        _refuse_a_kill(server)
+        return
     try:
         server.stop()
     except (ServerDied, DeadlinePassed) as error:
         reading.faults.append(("stop", str(error)))
+        reading.is_lost = True
+
+
+def _amcheck(server: Server, reading: _Reading) -> Sequence[str]:
+    """What amcheck checked; what it found is put to the reading."""
+    try:
+        found = integrity.amcheck(server)
+    except ConnectionLost as error:
+        reading.faults.append(("amcheck", str(error)))
+        reading.is_lost = True
+        return [integrity.INDEXES]
+    reading.faults += [("amcheck", fault) for fault in found.faults]
+    return found.checks
+
+
+def _refuse_the_machine(error: DuratuneError) -> None:
+    """Raises Undecided where the machine stands in the way of a server, and not what is in its data."""
+    is_refused = isinstance(error, StartRefused) and error.cause in _OF_THE_MACHINE
+    if is_refused or (isinstance(error, ServerDied) and _KILLED.search(error.what)):
+        raise Undecided(error.what, where=error.where, hint=error.hint) from error
+
+
+def _refuse_a_kill(server: Server) -> None:
+    """Raises Undecided where it lost a process by SIGKILL: damage may end one, but not like that."""
+    ends_s = time.monotonic() + LOST_S
+    while not (ended := server_log.signalled(server.messages())) and server.running:
+        if time.monotonic() > ends_s:
+            return
+        time.sleep(POLL_S)
+    killed = [line for line in ended if _KILLED.search(line)]
+    if killed:
+        raise Undecided(killed[0], where="verification", hint="such as by the kernel for want of memory")
 
 
 def _logged(server: Server) -> Sequence[tuple[str, str]]:
