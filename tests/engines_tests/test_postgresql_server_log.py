@@ -51,6 +51,8 @@ def test_the_kind_of_reason() -> None:
     kinds = [cause(parse(text), 1) for text in (SETTINGS, MEMORY, DATA, IN_USE)]
     assert kinds == ["settings", "memory", "data", "in-use"]
     assert cause(parse(DATA), -9) == "killed"
+    # What recovers was killed from outside, and the postmaster ends by itself then.
+    assert cause(parse(DATA.replace("signal 6: Aborted", "signal 9: Killed")), 1) == "killed"
 
 
 def test_what_a_signal_ended() -> None:

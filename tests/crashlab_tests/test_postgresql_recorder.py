@@ -1,0 +1,204 @@
+"""A recorder that is not in every process of PostgreSQL, or misses a call, decides nothing."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from crashlab.judging.evidence import CrashEvidence
+from crashlab.judging.judge import judge_states
+from crashlab.judging.verdict import Verdict
+from crashlab.kill import MeasurePlan
+from crashlab.preload.recorder import PreloadRecorder
+from crashlab.recording.record import RecordPlan
+from crashlab.recording.recorded import Recording, load_owners
+from crashlab.states.plan import PlannedState
+from crashlab.subject import Subject
+from crashlab.validate import Lab, plan_all
+from engines.postgresql.launch import PostgresqlLaunch
+from engines.postgresql.session import ConnectionLost, Session
+from knobs.contract import Contract
+from knobs.errors import MachineLacks
+from tests.crashlab_tests import postgresql_table
+from tests.crashlab_tests.labs import open_lab
+from tests.crashlab_tests.preload_tests.programs import SOURCES, build_recorder, compile_c
+from tests.crashlab_tests.test_validation import DroppingRecorder
+from tests.engines_tests.postgresql_engines import nothing_left
+from workloads.pgbench.run import PgbenchRun
+from workloads.pgbench.workload import PgbenchWorkload
+from workloads.workload import Plan
+
+pytestmark = pytest.mark.slow
+
+STRICT = Contract("strict")
+UNKNOWN, HELD = Verdict.UNKNOWN, Verdict.HELD
+MEASURE = MeasurePlan(warmup_s=0.1, measure_s=0.3)
+RECORD = RecordPlan(operations=200, log_bytes=128 << 20, provoke="flush@0.5")
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    with open_lab(tmp_path_factory.mktemp("recorder"), needs_reach=True) as lab:
+        yield lab
+
+
+@pytest.fixture(scope="module")
+def honest(lab: Lab) -> Subject:
+    try:
+        return postgresql_table.subject(lab)
+    except MachineLacks as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="module")
+def dropping(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("dropping")
+    canary = compile_c(folder / "duratune-canary", [SOURCES / "canary.c"])
+    return build_recorder(folder / "libduratune_record.so", "-DDURATUNE_TEST_DROP"), canary
+
+
+# Without a write log.
+
+
+def test_a_measured_and_killed_run_is_held(lab: Lab, honest: Subject) -> None:
+    with nothing_left():
+        killed = lab.measure(honest, MEASURE, 1)
+    judgement = killed.judge(STRICT)
+    assert (judgement.verdict, killed.faults) == (HELD, ())
+    measured = killed.measured
+    assert measured["operations"] == measured["per_operation"]["TRANSACTION"]["count"] > 0
+    assert killed.throughput == pytest.approx(measured["operations"] / measured["seconds"])
+    # More was acknowledged than was measured: before the window, and behind it until the kill.
+    assert judgement.acks > measured["operations"] and judgement.decidable == judgement.acks
+    assert honest.engine.in_force(killed.effective)["synchronous_commit"] == "on"
+    assert killed.log_bytes_max is not None and 0 < killed.log_bytes < killed.log_bytes_max <= 1 << 30
+
+
+@dataclass(frozen=True)
+class Strange(PgbenchWorkload):
+    """pgbench with a process beside it, of the server's own making, that the library was kept out of."""
+
+    def start(
+        self,
+        launch: PostgresqlLaunch,
+        plan: Plan,
+        folder: Path,
+        ledger: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> PgbenchRun:
+        run = super().start(launch, plan, folder, ledger, environment)
+        try:
+            begin_strange_process(run, launch)
+        except BaseException:
+            # The caller never sees this run.
+            run.__exit__(None, None, None)
+            raise
+        return run
+
+
+def begin_strange_process(run: PgbenchRun, launch: PostgresqlLaunch) -> None:
+    """A forked process reports as its parent does, so it needs a parent that does not."""
+    # A backend's folder is the cluster's data.
+    command = "env -u LD_PRELOAD sh -c ''sleep 60 & touch begun; wait''"
+    threading.Thread(target=hold, args=(run, f"COPY (SELECT 1) TO PROGRAM '{command}'"), daemon=True).start()
+    ends_s = time.monotonic() + 30.0
+    while not (launch.cluster.data / "begun").exists():
+        assert time.monotonic() < ends_s, "the process does not begin"
+        time.sleep(0.01)
+
+
+def hold(run: PgbenchRun, statement: str) -> None:
+    """The statement does not end before its server does."""
+    with pytest.raises(ConnectionLost), Session(run.server.address) as session:
+        session.query(statement, deadline_s=60.0)
+
+
+def test_a_process_without_the_library_makes_a_kill_unknown(lab: Lab, honest: Subject) -> None:
+    assert isinstance(honest.workload, PgbenchWorkload)
+    strange = replace(honest, workload=Strange(honest.workload.name, honest.workload.options))
+    with nothing_left():
+        killed = lab.measure(strange, MEASURE, 1)
+    assert killed.faults
+    assert all(fault.startswith("the recorder did not report in from process") for fault in killed.faults)
+    judgement = killed.judge(STRICT)
+    assert judgement.verdict is UNKNOWN and "did not report in" in judgement.unknown_why
+    assert killed.throughput > 0, "what was measured stands"
+
+
+class Absent(PreloadRecorder):
+    """A recorder whose library the loader does not find, which it only mentions."""
+
+    def acks_environment(self, ledger: Path, processes: Path) -> dict[str, str]:
+        known = super().acks_environment(ledger, processes)
+        return {name: value for name, value in known.items() if name != "DURATUNE_RECORD_PROCESSES"}
+
+
+def test_a_recorder_that_reports_nowhere_makes_a_kill_unknown(lab: Lab, honest: Subject) -> None:
+    killed = replace(lab, recorder=Absent()).measure(honest, MEASURE, 1)
+    assert len(killed.faults) > 5, "every process of the server"
+    assert killed.judge(STRICT).verdict is UNKNOWN
+
+
+class Deaf(PreloadRecorder):
+    """A recorder that reports, but stamps nothing."""
+
+    def acks_environment(self, ledger: Path, processes: Path) -> dict[str, str]:
+        return {**super().acks_environment(ledger, processes), "DURATUNE_TEST_DROP": "recv"}
+
+
+def test_a_ledger_without_stamps_disagrees_with_pgbench(
+    lab: Lab, honest: Subject, dropping: tuple[Path, Path]
+) -> None:
+    killed = replace(lab, recorder=Deaf(*dropping)).measure(honest, MEASURE, 1)
+    assert len(killed.faults) == honest.threads
+    assert all("0 ended transactions in the ledger" in fault for fault in killed.faults)
+    assert killed.judge(STRICT).verdict is UNKNOWN
+
+
+# With a write log.
+
+
+def recorded(lab: Lab, tested: Subject, folder: Path) -> Recording:
+    with nothing_left():
+        return lab.record(tested, STRICT, RECORD, folder / "recording", 1)
+
+
+def test_an_honest_recording_is_believed_and_its_states_are_held(
+    lab: Lab, honest: Subject, tmp_path: Path
+) -> None:
+    recording = recorded(lab, honest, tmp_path)
+    assert (recording.facts.faults, recording.facts.notes) == ((), ())
+    assert recording.facts.register_per_write and recording.facts.initial_records == 0
+    audit = recording.audit
+    assert audit.acks >= 200 and (audit.covered, audit.exposed, audit.unlocated) == (audit.acks, 0, 0)
+    assert len(load_owners(recording.folder)) >= audit.acks
+    middle = (recording.facts.first_position + recording.timeline.last_position) // 2
+    planned = [PlannedState(model, middle, 1, "uniform", "a test") for model in ("cache", "synced", "torn")]
+    states = list(judge_states(recording, lab.recover(recording, honest, planned), STRICT))
+    assert [state.judgement.verdict for state in states] == [HELD] * 3
+    assert all(state.judgement.acks > 50 and state.checks for state in states)
+    # From what is on the disk alone: the same recording, opened again.
+    again = Recording(recording.folder, honest.engine.log_reader)
+    assert (again.audit.acks, again.audit.covered) == (audit.acks, audit.covered)
+
+
+@pytest.mark.parametrize(
+    ("call", "fault"), [("fdatasync", "syncs: the engine counted "), ("pwrite", "writes: ")]
+)
+def test_a_recorder_that_misses_a_call_of_the_servers_is_not_believed(
+    lab: Lab, honest: Subject, dropping: tuple[Path, Path], call: str, fault: str, tmp_path: Path
+) -> None:
+    """The canary's own calls are not missed, so it is the checks of the log that tell."""
+    blind = replace(lab, recorder=DroppingRecorder(*dropping, call, spares_canary=True))
+    recording = recorded(blind, honest, tmp_path)
+    assert [each for each in recording.facts.faults if each.startswith(fault)]
+    assert not any(each.startswith("canary") for each in recording.facts.faults)
+    assert plan_all(recording, {"synced": 3}, 1) == []
+    found = CrashEvidence(None, recording, [], []).under(STRICT)
+    assert (found.verdict, found.power_cut.verdict) == (UNKNOWN, UNKNOWN)
+    assert "not believed" in found.power_cut.unknown_why
