@@ -90,6 +90,8 @@ class PgbenchVerifier:
             recovery_s, redo = server.start_s, integrity.redo(server.messages())
             reading = self._read(server, "scan")
             _stop(server, reading)
+            if reading.faults:
+                _refuse_a_kill(server, LOST_S if reading.is_lost else 0.0)
             faults = [*reading.faults, *_logged(server)]
         # A server that was lost may leave torn pages, and is told of already.
         if is_touched and launch.servers.checksums and not reading.is_lost:
@@ -102,8 +104,8 @@ class PgbenchVerifier:
                 checks.append(NEUTRAL)
                 if is_touched and not neutral.is_lost:
                     checks += _amcheck(server, neutral)
-                if neutral.is_lost:
-                    _refuse_a_kill(server)
+                if neutral.faults:
+                    _refuse_a_kill(server, LOST_S if neutral.is_lost else 0.0)
                 faults += [*neutral.faults, *_logged(server)]
         except (StartRefused, ServerDied, DeadlinePassed) as error:
             _refuse_the_machine(error)
@@ -179,7 +181,6 @@ def _owner(token: str | None) -> tuple[int, int, int]:
 def _stop(server: Server, reading: _Reading) -> None:
     """Stop it cleanly; one that has lost a process restarts the others, and is left to be killed."""
     if reading.is_lost:
-        _refuse_a_kill(server)
         return
     try:
         server.stop()
@@ -207,9 +208,9 @@ def _refuse_the_machine(error: DuratuneError) -> None:
         raise Undecided(error.what, where=error.where, hint=error.hint) from error
 
 
-def _refuse_a_kill(server: Server) -> None:
+def _refuse_a_kill(server: Server, wait_s: float) -> None:
     """Raises Undecided where it lost a process by SIGKILL: damage may end one, but not like that."""
-    ends_s = time.monotonic() + LOST_S
+    ends_s = time.monotonic() + wait_s
     while not (ended := server_log.signalled(server.messages())) and server.running:
         if time.monotonic() > ends_s:
             return
