@@ -259,6 +259,20 @@ def test_loaded_rows_that_are_gone_are_lost(load: KilledLoad) -> None:
     assert "lost-ack" in told(load, recovered)[0] and load.judged(recovered).lost == 0
 
 
+def test_what_a_script_of_the_users_deletes_is_not_lost(load: KilledLoad) -> None:
+    """Its own tokens are in the rider's table, which is empty here: the load was another."""
+    place = load.lab.place("custom")
+    launch: PostgresqlLaunch = load.lab.engine.launch({}, place)
+    launch.database.mkdir()
+    load.launch.cluster.clone(launch.database)
+    by("delete from pgbench_accounts where aid < 10", "drop table pgbench_tellers")(launch)
+    custom = TPCB.with_options(script="DELETE FROM pgbench_accounts WHERE aid = 1;")
+    recovered = custom.verify(launch, place, DEADLINE_S)
+    assert (recovered.recovered, recovered.error, recovered.base_rows_lost) == (True, "", 0)
+    assert LOADED not in recovered.checks and BALANCES not in recovered.checks
+    assert len(recovered.candidate) == 0
+
+
 # Pages.
 
 
