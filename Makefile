@@ -3,6 +3,8 @@
 # make check   the part of it that takes less than a minute, for every save
 # make bench   the figures that CONTRIBUTING.md names
 # make proof   the tables over all seeds; takes long, goes on where it stopped
+# make windows   the loss windows of asynchronous commit, as docs/loss-windows.md
+# make recovery  predicted recovery times against a log that was really filled, as docs/recovery.md
 # make clean   removes what make made
 
 PYTHON ?= python3
@@ -18,7 +20,7 @@ export CMAKE_BUILD_PARALLEL_LEVEL ?= 2
 unexport PYTHONDONTWRITEBYTECODE
 LINT = $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports
 
-.PHONY: tune test check lint bench proof clean setup
+.PHONY: tune test check lint bench proof windows recovery clean setup
 
 tune: $(STAMPS)/duratune
 	@exec $(BIN)/duratune tune $(TUNE)
@@ -68,6 +70,12 @@ bench: $(STAMPS)/test
 
 proof: $(STAMPS)/test
 	$(BIN)/python -m pytest -q -m proof -s tests
+
+windows: $(STAMPS)/test
+	$(BIN)/python -m tests.bench.loss_windows
+
+recovery: $(STAMPS)/test
+	$(BIN)/python -m tests.bench.recovery_distance
 
 clean:
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
