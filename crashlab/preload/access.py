@@ -75,8 +75,19 @@ def opened_to(
         return dict(environment)
     folder.chmod(0o711)
     hand_over(files, Owner(*runs_as))
-    libraries = [copy_library(Path(library), folder) for library in environment["LD_PRELOAD"].split()]
-    return {**environment, "LD_PRELOAD": " ".join(map(str, libraries))}
+    libraries = [_within_reach(library, folder) for library in environment["LD_PRELOAD"].split()]
+    return {**environment, "LD_PRELOAD": " ".join(libraries)}
+
+
+def _within_reach(library: str, folder: Path) -> str:
+    """A copy of a library; one without a folder is the loader's to find (ld.so(8)), for every user alike."""
+    if "/" not in library:
+        return library
+    if (folder / Path(library).name).exists():
+        # Another one of the same name: it gets a folder of its own.
+        folder = Path(tempfile.mkdtemp(dir=folder))
+        folder.chmod(0o711)
+    return str(copy_library(Path(library), folder))
 
 
 def check_loads(environment: Mapping[str, str], owner: Owner) -> None:
