@@ -96,9 +96,9 @@ class ControlSettings:
 class LogReader(Protocol):
     """Reads an engine's own file formats out of recorded bytes."""
 
-    def bound(self, base: Path, owners: Mapping[int, tuple[int, int]]) -> LogReader:
+    def bound(self, base: Path, owners: Mapping[int, Sequence[tuple[int, int]]]) -> LogReader:
         """The same for one recorded run: it began at ``base``, and its log names transactions by a number
-        of the engine's own, whose client and sequence ``owners`` tell."""
+        of the engine's own; ``owners`` tell client and sequence of each write of one."""
         ...
 
     def role(self, path: str) -> FileRole:

@@ -14,6 +14,8 @@ Not covered: a descendant that clears its environment and leaves its parent befo
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import functools
 import os
 import select
 import signal
@@ -37,6 +39,7 @@ END_DEADLINE_S = 30.0
 LINE_BYTES_MAX = 1 << 20
 LOG_TAIL_BYTES = 2000
 _LOOKS_MAX = 10
+_PR_SET_CHILD_SUBREAPER = 36
 
 
 class DeadlinePassed(Undecided):
@@ -258,7 +261,22 @@ def kill_tree(
     if reap is not None:
         reap(END_DEADLINE_S)
     await_end(tree)
+    for process in tree if reap is None else tree[1:]:
+        _reap_orphan(process)
     return Killed(at_ns, tuple(tree))
+
+
+@functools.cache
+def _adopt_orphans() -> None:
+    """Become the parent of descendants whose own is killed (prctl(2), PR_SET_CHILD_SUBREAPER): else process 1
+    does, which in many containers never reaps them."""
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def _reap_orphan(process: ProcessIdentity) -> None:
+    """Let go of the entry of a process that has ended, where this one has become its parent."""
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(process.pid, os.WNOHANG)
 
 
 def owned_by(owner: ProcessIdentity) -> list[ProcessIdentity]:
@@ -299,6 +317,7 @@ def _cluster_name(process: ProcessIdentity) -> bytes:
 
 
 def _start(spec: LaunchSpec) -> subprocess.Popen[bytes]:
+    _adopt_orphans()
     inherited = os.environ if spec.inherits else {}
     environment = {**inherited, **spec.environment, OWNER_VARIABLE: str(own_identity())}
     user, group = spec.user or (None, None)
@@ -371,7 +390,7 @@ def _look_for_descendants(root: ProcessIdentity) -> list[ProcessIdentity]:
 
 
 def _children(pid: int) -> list[int]:
-    """By the kernel's own lists (proc(5), task/TID/children) where it has them; else everybody is looked at."""
+    """By the kernel's own lists (proc(5), task/TID/children) where it has them; else all are looked at."""
     try:
         lists = list(Path(f"/proc/{pid}/task").glob("*/children"))
         if lists:

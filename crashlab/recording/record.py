@@ -15,6 +15,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from crashlab.copying import clone_folder, copy_sparse
 from crashlab.preload.access import opened_to
 from crashlab.recording import belief
@@ -159,16 +161,26 @@ def _record_into(
 
 
 def _save_owners(subject: Subject, launch: Any, root: Path, folder: Path) -> None:
-    """Ask the tables of the live data, once recovered, which transaction wrote each row that is left.
+    """Keep what each transaction wrote, as the ledger notes it; where nobody has noted it, ask the tables of
+    the live data, once recovered, which transaction wrote each row that is left.
 
     A transaction that recovery does not bring back, or whose row was written over, stays without an owner.
     """
-    recovered = subject.workload.verify(launch, root, OWNERS_DEADLINE_S)
-    rows, transactions = recovered.candidate, recovered.transactions
-    owners = {
-        int(transaction): (int(row["client"]), int(row["sequence"]))
-        for row, transaction in zip(rows, transactions, strict=True)
-    }
+    with Ledger.open(folder / "ledger") as ledger:
+        entries = ledger.entries()
+    noted = entries.extra & np.uint64(0xFFFFFFFF)
+    owners: dict[int, list[tuple[int, int]]] = {}
+    if noted.any():
+        written = zip(noted.tolist(), entries.client.tolist(), entries.sequence.tolist(), strict=True)
+    else:
+        recovered = subject.workload.verify(launch, root, OWNERS_DEADLINE_S)
+        rows = recovered.candidate
+        written = zip(
+            recovered.transactions.tolist(), rows["client"].tolist(), rows["sequence"].tolist(), strict=True
+        )
+    for transaction, client, sequence in written:
+        if transaction:
+            owners.setdefault(transaction, []).append((client, sequence))
     save_owners(folder, owners)
 
 

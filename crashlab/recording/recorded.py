@@ -9,7 +9,7 @@ engine's recovery.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -83,18 +83,21 @@ class Facts:
             raise InvalidInput(f"a damaged recording: {error!r}", where=str(folder)) from error
 
 
-def save_owners(folder: Path, owners: Mapping[int, tuple[int, int]]) -> None:
-    """Keep whose each of the engine's own transactions was: client and sequence by its number."""
+def save_owners(folder: Path, owners: Mapping[int, Sequence[tuple[int, int]]]) -> None:
+    """Keep what each of the engine's own transactions wrote: clients and sequences by its number."""
     text = json.dumps({str(transaction): owner for transaction, owner in owners.items()})
     (folder / OWNERS_NAME).write_text(text, encoding="utf-8")
 
 
-def load_owners(folder: Path) -> dict[int, tuple[int, int]]:
+def load_owners(folder: Path) -> dict[int, list[tuple[int, int]]]:
     """What `save_owners` kept; nothing for an engine whose log says whose each write is."""
     path = folder / OWNERS_NAME
     if not path.exists():
         return {}
-    return {int(key): (owner[0], owner[1]) for key, owner in json.loads(path.read_text("utf-8")).items()}
+    return {
+        int(key): [(owner[0], owner[1]) for owner in owners]
+        for key, owners in json.loads(path.read_text("utf-8")).items()
+    }
 
 
 class Recording:

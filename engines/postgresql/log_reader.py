@@ -8,7 +8,7 @@ the tables (`xmin` beside the token) and handed in.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -37,12 +37,12 @@ DATA_FOLDER = "data"
 @dataclass(frozen=True)
 class PostgresqlLogReader:
     """``start`` is the LSN of a record from which the log is read, that of the base's last checkpoint;
-    ``owners`` tell whose each transaction was: xid to client and sequence."""
+    ``owners`` tell what each transaction wrote: xid to clients and sequences."""
 
     start: int = 0
-    owners: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    owners: Mapping[int, Sequence[tuple[int, int]]] = field(default_factory=dict)
 
-    def bound(self, base: Path, owners: Mapping[int, tuple[int, int]]) -> PostgresqlLogReader:
+    def bound(self, base: Path, owners: Mapping[int, Sequence[tuple[int, int]]]) -> PostgresqlLogReader:
         """The reader of a run that began at a cluster's folder ``base``, which was shut down cleanly."""
         return PostgresqlLogReader(ControlFile.read(base / DATA_FOLDER).checkpoint, owners)
 
@@ -79,11 +79,11 @@ class PostgresqlLogReader:
         }
         places = []
         for record in stream.records(self.start):
-            owner = self.owners.get(record.xid)
-            if record.is_commit and owner is not None:
+            owners = self.owners.get(record.xid)
+            if record.is_commit and owners is not None:
                 last = record.end - 1
                 file = files_by_segment[last // stream.segment_bytes]
-                places.append(LogPlace(*owner, file, last % stream.segment_bytes + 1))
+                places += [LogPlace(*owner, file, last % stream.segment_bytes + 1) for owner in owners]
         first = self.start // stream.segment_bytes
         logs = [
             LogOrder(number, self.log_rank(name), self._base_bytes(stream, name, first))

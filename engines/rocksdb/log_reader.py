@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from engines.engine import FileRole, LogMap, LogOrder, LogPlace, Released
@@ -26,7 +26,7 @@ _ROLES: tuple[tuple[re.Pattern[str], FileRole], ...] = (
 class RocksdbLogReader:
     """The roles and logs of one RocksDB folder."""
 
-    def bound(self, base: Path, owners: Mapping[int, tuple[int, int]]) -> RocksdbLogReader:
+    def bound(self, base: Path, owners: Mapping[int, Sequence[tuple[int, int]]]) -> RocksdbLogReader:
         """Itself: every record says whose it is."""
         del base, owners
         return self
