@@ -12,6 +12,7 @@ import pytest
 from engines.postgresql import shared_memory
 from engines.postgresql.binaries import Binaries
 from engines.postgresql.cluster import Cluster, create
+from engines.postgresql.refusal import StartRefused
 from engines.postgresql.server import start
 from engines.postgresql.server_user import ServerUser
 from engines.postgresql.session import Session
@@ -171,3 +172,38 @@ def test_a_scratch_folder_lets_the_user_pass(template: Cluster) -> None:
         assert clone.folder.stat().st_mode & 0o777 == 0o711
         with start(clone, {}, scratch=scratch, watcher=None) as server:
             server.check()
+
+
+@pytest.mark.usefixtures("as_root")
+def test_a_copy_of_duratunes_own_is_given_to_the_server(cluster: Cluster, user: ServerUser) -> None:
+    """As a state that was rebuilt, or a copy without owners and modes, is."""
+    places = (cluster.data, *cluster.data.rglob("*"))
+    modes = {path: path.stat().st_mode for path in places if path != cluster.data}
+    (cluster.data / "dangling").symlink_to("/nowhere")
+    for path in places:
+        os.chown(path, 0, 0)
+    cluster.data.chmod(0o755)
+    with Scratch() as scratch:
+        with pytest.raises(StartRefused, match=r"Permission denied|wrong ownership"):
+            start(cluster, {}, scratch=scratch, watcher=None)
+        cluster.adopt()
+        assert {
+            (path.lstat().st_uid, path.lstat().st_gid) for path in (*places, cluster.data / "dangling")
+        } == {(user.uid, user.gid)}
+        assert {path: path.stat().st_mode for path in modes} == modes
+        assert cluster.data.stat().st_mode & 0o777 == 0o700
+        (cluster.data / "dangling").unlink()
+        with start(cluster, {}, scratch=scratch, watcher=None) as server:
+            server.check()
+
+
+@pytest.mark.usefixtures("as_root")
+def test_only_a_folder_of_duratunes_own_is_opened_for_the_server(cluster: Cluster) -> None:
+    cluster.folder.chmod(0o700)
+    cluster.adopt()
+    assert cluster.folder.stat().st_mode & 0o777 == 0o700
+    with Scratch() as scratch:
+        clone = cluster.clone(scratch.folder(Path("/tmp"), "own"))
+        clone.folder.chmod(0o700)
+        clone.adopt()
+        assert clone.folder.stat().st_mode & 0o777 == 0o711

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from datetime import datetime
+
 from engines.postgresql.server_log import Message, cause, faults, parse, signalled, why
 
 STAMP = "2026-01-02 03:04:05.678 UTC"
@@ -31,6 +33,7 @@ def test_messages() -> None:
     assert (
         messages[1].text == "This error usually means that\nPostgreSQL's request exceeded available memory."
     )
+    assert messages[0].at == datetime(2026, 1, 2, 3, 4, 5, 678000)
     assert parse("symbol lookup error\n\n") == [Message("", "symbol lookup error")]
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from engines import process as process_module
 from engines.identity import ProcessIdentity, identify, own_identity
 from engines.process import OWNER_VARIABLE, Child, DeadlinePassed, LaunchSpec, kill_tree, owned_by, titled
 from knobs.errors import MachineLacks, Undecided
@@ -122,6 +123,39 @@ def test_kill_ends_the_whole_family_parent_first_and_reaps(tmp_path: Path) -> No
         assert identify(child.identity.pid) is None
         assert child.kill() is killed
         assert child.wait(0, "test") == -signal.SIGKILL
+
+
+def test_between_the_last_look_and_the_first_signal_nothing_is_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is acknowledged in between counts as lost or kept by luck, so it must be short."""
+    looks: list[int] = []
+    original = process_module._children
+
+    def looked(pid: int) -> list[int]:
+        looks.append(pid)
+        return original(pid)
+
+    monkeypatch.setattr(process_module, "_children", looked)
+    with Child(spec(tmp_path, FAMILY)) as child:
+        line = child.read_line(30, "test")
+        assert line is not None
+        family = [identity for pid in line.split() if (identity := identify(int(pid))) is not None]
+        seen: list[tuple[int, bool]] = []
+
+        def at_last() -> None:
+            seen.append((len(looks), all(process.alive() for process in family)))
+            ends_s = time.monotonic() + 30.0
+            while state_of(child.identity) != "T":
+                assert time.monotonic() < ends_s, "it was not stopped"
+
+        child.kill(at_last)
+    # Everybody known, and still at work.
+    assert seen == [(len(looks), True)] and looks
+
+
+def state_of(process: ProcessIdentity) -> str:
+    return Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 def test_kill_reaches_a_group_member_that_lost_its_parent(tmp_path: Path) -> None:
