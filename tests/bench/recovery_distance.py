@@ -39,7 +39,7 @@ from tests.bench.postgresql_lab import (
     PostgresqlLab,
     postgresql_lab,
 )
-from tests.bench.recovery_distance_page import Judged, Pair, Repetition, Replay, by_bytes, by_records, page
+from tests.bench.recovery_distance_page import RULES, Filling, Judged, Pair, Repetition, Replay, page
 from tests.crashlab_tests.proof_journal import Journal
 from workloads.pgbench.run import PgbenchRun
 from workloads.pgbench.workload import PgbenchWorkload
@@ -48,12 +48,18 @@ from workloads.workload import EFFECTIVE_NAME, Plan
 COMMAND = "make recovery"
 PAGE = CHECKOUT / "docs" / "recovery.md"
 PAIRS = (Pair("1GB", "5min"), Pair("64GB", "1h"), Pair("128MB", "5min"))
-"""The first is the default, whose distance is filled."""
+"""The first is the default, whose distance is filled; a checkpoint comes by volume there."""
+TIMED = Pair("1GB", "1min")
+"""Its distance is filled too; a checkpoint comes by time there, as it does with the default at a load whose
+transactions wait for the disk."""
 SCALE, CLIENTS, REPETITIONS, RECOVERIES, ROUNDS = 10, 8, 3, 2, 3
 SHORT_S = 4.0
 FASTER: Mapping[str, str] = {"synchronous_commit": "off"}
 FILLED_SHARE = 0.9
 """How much of the longest distance is filled: near its end a checkpoint may end at any time."""
+TIMED_S = FILLED_SHARE * 1.9 * 60.0
+"""The same of TIMED's longest distance: from one checkpoint's begin to the end of the next, which begins
+after checkpoint_timeout and lasts for checkpoint_completion_target of it."""
 CONTRACTS = ("strict,recovery=5s", "strict,recovery=60s")
 AGAIN_SHARE = 0.9
 FILL_DEADLINE_S, POLL_S = 3_600.0, 0.1
@@ -78,26 +84,32 @@ class Killed:
 
 
 def run_and_recover(
-    place: PostgresqlLab, subject: Subject, seed: int, recoveries: int, distance_bytes: int | None = None
+    place: PostgresqlLab, subject: Subject, seed: int, recoveries: int, until: float | int
 ) -> Killed:
-    """Load, run for SHORT_S or until the log since the last checkpoint has this length, kill and recover."""
+    """Load, run, kill and recover. The run lasts for seconds (a float), or until the log since the last
+    checkpoint has so many bytes (an int)."""
     folder = place.lab.scratch.folder(place.lab.data, "run")
     try:
         launch = subject.launch(folder)
         subject.workload.load(launch, folder, seed)
         with subject.workload.start(launch, Plan(subject.threads, seed), folder) as run:
-            if distance_bytes is None:
-                time.sleep(SHORT_S)
-                took_s = SHORT_S
-            else:
-                assert isinstance(run, PgbenchRun), "it has a server to ask"
-                took_s = fill(run.server, distance_bytes)
+            assert isinstance(run, PgbenchRun), "it has a server to ask"
+            took_s = fill(run.server, until) if isinstance(until, int) else last(run.server, until)
             run.kill()
         effective = (folder / EFFECTIVE_NAME).read_text(encoding="utf-8")
         replays = [recover(place, launch, folder / "clone") for _ in range(recoveries)]
         return Killed(replays, effective, took_s)
     finally:
         place.lab.scratch.remove(folder)
+
+
+def last(server: Server, seconds: float) -> float:
+    """Let the load go on for this long."""
+    ends_s = time.monotonic() + seconds
+    while (left_s := ends_s - time.monotonic()) > 0:
+        server.check()
+        time.sleep(min(1.0, left_s))
+    return seconds
 
 
 def fill(server: Server, distance_bytes: int) -> float:
@@ -159,17 +171,35 @@ def replay(messages: Sequence[Message], start_s: float, stats: str) -> Replay:
 # ---- the command ----
 
 
-def repeat(place: PostgresqlLab, seed: int) -> Repetition:
-    """Predict from a short run, then fill the distance."""
+def by_volume(place: PostgresqlLab) -> Subject:
+    """The load whose checkpoints come by volume."""
     subject = place.subject({**PAIRS[0].settings, **FASTER}, CLIENTS, SCALE)
     assert isinstance(subject.workload, PgbenchWorkload)
-    subject = replace(subject, workload=subject.workload.with_options(protocol="prepared"))
-    short = run_and_recover(place, subject, seed, 1)
+    return replace(subject, workload=subject.workload.with_options(protocol="prepared"))
+
+
+def by_time(place: PostgresqlLab) -> Subject:
+    """The load whose checkpoints come by time."""
+    return place.subject(TIMED.settings, CLIENTS, SCALE)
+
+
+def repeat(place: PostgresqlLab, subject: Subject, seconds: float | None, seed: int) -> Repetition:
+    """Predict from a short run, then fill the distance: for these seconds, None by its length."""
+    short = run_and_recover(place, subject, seed, 1, SHORT_S)
     (left,) = short.replays
-    longest = place.engine.log_bytes_max(short.effective, left.log_bytes / short.took_s)
+    longest = _log_bytes_max(place, short, left.log_bytes)
+    by_records = _log_bytes_max(place, short, left.record_bytes) + 2 * left.image_bytes
+    by_records = min(by_records, _log_bytes_max(place, short, 1 << 62))
+    until = seconds or int(FILLED_SHARE * longest)
+    filled = run_and_recover(place, subject, seed, RECOVERIES, until)
+    return Repetition(left, short.took_s, filled.replays, filled.took_s, longest, by_records)
+
+
+def _log_bytes_max(place: PostgresqlLab, short: Killed, log_bytes: int) -> int:
+    """The longest log at the rate at which the short run would have written so much."""
+    longest = place.engine.log_bytes_max(short.effective, log_bytes / short.took_s)
     assert longest is not None, "PostgreSQL's settings always bound the log"
-    filled = run_and_recover(place, subject, seed, RECOVERIES, int(FILLED_SHARE * longest))
-    return Repetition(left, short.took_s, filled.replays, filled.took_s, longest)
+    return longest
 
 
 def judge(place: PostgresqlLab, pair: Pair, seed: int) -> Judged:
@@ -186,9 +216,9 @@ def judge(place: PostgresqlLab, pair: Pair, seed: int) -> Judged:
 
 def noted_repetition(noted: Mapping[str, Any]) -> Repetition:
     """A repetition as the journal keeps it."""
+    names = ("short_s", "filled_s", "log_bytes_max", "by_records_bytes")
     filled = [Replay(**each) for each in noted["filled"]]
-    short = Replay(**noted["short"])
-    return Repetition(short, noted["short_s"], filled, noted["filled_s"], noted["log_bytes_max"])
+    return Repetition(short=Replay(**noted["short"]), filled=filled, **{name: noted[name] for name in names})
 
 
 def noted_judged(noted: Mapping[str, Any]) -> Judged:
@@ -202,8 +232,8 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def measure_all(place: PostgresqlLab, journal: Journal) -> tuple[list[Repetition], list[Judged]]:
-    """Everything that is not noted yet."""
+def judge_all(place: PostgresqlLab, journal: Journal) -> list[Judged]:
+    """The verdicts that are not noted yet, the pairs taking turns."""
     judged: list[Judged] = []
     for seed in range(1, ROUNDS + 1):
         for pair in PAIRS if seed % 2 else reversed(PAIRS):
@@ -212,30 +242,38 @@ def measure_all(place: PostgresqlLab, journal: Journal) -> tuple[list[Repetition
             noted = noted or journal.add(key, seed, asdict(judge(place, pair, seed)))
             judged.append(noted_judged(noted))
             say(f"{pair.name}, round {seed}: {' / '.join(judged[-1].verdicts)}")
+    return sorted(judged, key=lambda each: PAIRS.index(each.pair))
+
+
+def fill_all(
+    place: PostgresqlLab, journal: Journal, key: str, subject: Subject, seconds: float | None
+) -> list[Repetition]:
+    """The repetitions that are not noted yet."""
     repetitions: list[Repetition] = []
     for seed in range(1, REPETITIONS + 1):
-        noted = journal.finished("filled", seed)
-        noted = noted or journal.add("filled", seed, asdict(repeat(place, seed)))
+        noted = journal.finished(key, seed)
+        noted = noted or journal.add(key, seed, asdict(repeat(place, subject, seconds, seed)))
         each = noted_repetition(noted)
         repetitions.append(each)
         for filled in each.filled:
-            bytes_s, records_s = (rule(each.short, filled.log_bytes) for rule in (by_bytes, by_records))
-            say(
-                f"filled {seed}: {filled.log_bytes >> 20} MiB in {each.filled_s:.0f} s, recovery "
-                f"{filled.start_s:.2f} s; predicted by bytes {bytes_s:.2f} s, by records {records_s:.2f} s"
+            told = ", ".join(
+                f"{name} {rule(each.short, filled.log_bytes):.2f} s" for name, rule in RULES.items()
             )
-    return repetitions, sorted(judged, key=lambda each: PAIRS.index(each.pair))
+            say(
+                f"{key} {seed}: {filled.log_bytes >> 20} MiB in {each.filled_s:.0f} s, recovery "
+                f"{filled.start_s:.2f} s; predicted {told}"
+            )
+    return repetitions
 
 
 def method() -> list[str]:
     """How it was measured, for the page."""
     return [
-        f"- load: pgbench, tpcb-like, scale {SCALE}, {CLIENTS} clients",
-        f"- filled: with max_wal_size={PAIRS[0].max_wal_size} and "
-        f"checkpoint_timeout={PAIRS[0].checkpoint_timeout}, the defaults; short and long run with prepared "
-        "statements and synchronous_commit=off, by which a transaction's log is the same and comes faster; "
-        f"killed at {FILLED_SHARE:.0%} of the longest distance; each log recovered {RECOVERIES} times, from "
-        "a clone just made, so that files are in the page cache and their syncs are part of the start",
+        f"- load: pgbench, tpcb-like, scale {SCALE}, {CLIENTS} clients; the short run lasts {SHORT_S:g} s",
+        "- checkpoints by volume: the default pair, with prepared statements and synchronous_commit=off, by "
+        "which a transaction's log is the same and comes faster; by time: with synchronous commit",
+        f"- killed at {FILLED_SHARE:.0%} of the longest distance; each log recovered {RECOVERIES} times, "
+        "from a clone just made, so that files are in the page cache and their syncs are part of the start",
     ]
 
 
@@ -248,8 +286,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     journal = Journal(RESULTS / "recovery-distance.jsonl", commit() or "no commit")
     with postgresql_lab(options.data) as place:
         origin = Origin.now(COMMAND, place)
-        repetitions, judged = measure_all(place, journal)
-    text = page(repetitions, judged, CONTRACTS, origin.lines(), method())
+        judged = judge_all(place, journal)
+        timed = fill_all(place, journal, "timed", by_time(place), TIMED_S)
+        filled = fill_all(place, journal, "filled", by_volume(place), None)
+    fillings = (
+        Filling(PAIRS[0], "checkpoints by volume", FILLED_SHARE, filled),
+        Filling(TIMED, "checkpoints by time", FILLED_SHARE, timed),
+    )
+    text = page(fillings, judged, CONTRACTS, origin.lines(), method())
     options.page.write_text(text, encoding="utf-8")
     say(f"written: {options.page}")
     return 0

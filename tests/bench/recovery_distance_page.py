@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
 _MIB = 1 << 20
+IMAGE_BYTE_COST = 0.08
+"""What a byte of a page image takes of a redo, in bytes of records: an image is one copy of a page, while
+records are applied one by one. Measured here (`image_byte_costs`)."""
 
 
 @dataclass(frozen=True)
@@ -45,13 +48,28 @@ class Replay:
 
 @dataclass(frozen=True)
 class Repetition:
-    """One short run and one that filled the distance: what each left to replay, and how long it ran."""
+    """One short run and one that filled the distance: what each left to replay, and how long it ran.
+
+    ``log_bytes_max`` is how long the engine says that the log may become, at the short run's rate of log;
+    ``by_records_bytes`` the same at its rate of records, with two rounds of page images.
+    """
 
     short: Replay
     short_s: float
     filled: Sequence[Replay]
     filled_s: float
     log_bytes_max: int
+    by_records_bytes: int
+
+
+@dataclass(frozen=True)
+class Filling:
+    """A pair whose distance was filled, what ends that distance, and how much of it was filled."""
+
+    pair: Pair
+    bound: str
+    share: float
+    repetitions: Sequence[Repetition]
 
 
 @dataclass(frozen=True)
@@ -74,15 +92,40 @@ def by_bytes(short: Replay, log_bytes: int) -> float:
     return short.start_s + short.redo_s * (log_bytes / short.log_bytes - 1.0)
 
 
-def by_records(short: Replay, log_bytes: int) -> float:
-    """Records take the time, and the longest distance has two rounds of page images.
+def by_work(short: Replay, log_bytes: int) -> float:
+    """Records take the time, page images little of it, and a long distance has two rounds of images.
 
     An image is written when a page is first changed after a checkpoint has begun; the longest distance
-    reaches over two such begins. Each round is taken to be as large as that of the short run, which is the
-    least that it can be, so that what is left for records, and so the time, is the most.
+    reaches over two such begins. Each round is taken to be as large as that of the short run, the least
+    that it can be.
     """
-    longest = max(short.record_bytes, log_bytes - 2 * short.image_bytes)
-    return short.start_s + short.redo_s * (longest / short.record_bytes - 1.0)
+    rounds = min(2.0, log_bytes / short.log_bytes)
+    images = rounds * short.image_bytes
+    done = log_bytes - images + IMAGE_BYTE_COST * images
+    return short.start_s + short.redo_s * (done / _work(short) - 1.0)
+
+
+RULES: Mapping[str, Rule] = {"by bytes": by_bytes, "by work": by_work}
+
+
+def _work(replay: Replay) -> float:
+    return replay.record_bytes + IMAGE_BYTE_COST * replay.image_bytes
+
+
+def image_byte_costs(repetitions: Sequence[Repetition]) -> list[float]:
+    """What a byte of a page image takes over what a byte of a record takes, by CPU time, as far as two
+    replays of one load with different shares of images tell."""
+    found = []
+    for each in repetitions:
+        short = each.short
+        for filled in each.filled:
+            if not (short.redo_cpu_s and filled.redo_cpu_s):
+                continue
+            times = filled.redo_cpu_s / short.redo_cpu_s
+            images = times * short.image_bytes - filled.image_bytes
+            if images > 0:
+                found.append((filled.record_bytes - times * short.record_bytes) / images)
+    return found
 
 
 def spread(values: Sequence[float]) -> str:
@@ -112,7 +155,7 @@ def cpu_ratios(repetitions: Sequence[Repetition], rule: Rule) -> list[float]:
 
 
 def page(
-    repetitions: Sequence[Repetition],
+    fillings: Sequence[Filling],
     judged: Sequence[Judged],
     contracts: Sequence[str],
     origin: Sequence[str],
@@ -129,22 +172,12 @@ def page(
         *origin,
         *method,
         "",
-        "## Predicted and measured",
-        "",
-        "| | run, s | log, MiB | of it page images | records | start, s | redo, s | its CPU time, s |",
-        "|---|---|---|---|---|---|---|---|",
-        *_replays(repetitions),
-        "",
-        "Measured over predicted, at the distance that was replayed; 1 is right, above 1 the recovery took",
-        "longer than predicted. Median (least to greatest).",
-        "",
-        "| rule | whole start | CPU time of the redo |",
-        "|---|---|---|",
-        *_rules(repetitions),
-        "",
-        "*by bytes*: every byte of log takes the time that a byte of the short run took. *by records*: page",
-        "images take none, and the longest distance has two rounds of them, each as large as that of the",
-        "short run.",
+        "Two rules are held against it. *by bytes*, which duratune uses: every byte of log takes the time",
+        "that one of the short run took, and comes at its rate. *by work*: a byte of a full-page image takes",
+        f"{IMAGE_BYTE_COST:g} of the time of a byte of a record, log comes at the short run's rate of",
+        "records, and the longest distance has two rounds of images (one after each of the two checkpoints",
+        "that begin in it), each as large as that of the short run.",
+        *(line for filling in fillings for line in _filling(filling)),
         "",
         "## Verdicts",
         "",
@@ -157,6 +190,30 @@ def page(
         *_verdicts(judged, len(contracts)),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _filling(filling: Filling) -> Iterator[str]:
+    repetitions = filling.repetitions
+    yield from (
+        "",
+        f"## {filling.pair.name}: {filling.bound}",
+        "",
+        "| | run, s | log, MiB | of it page images | records | start, s | redo, s | its CPU time, s |",
+        "|---|---|---|---|---|---|---|---|",
+        *_replays(repetitions),
+        "",
+        "Measured over predicted; 1 is right, above 1 it was more than predicted: how long the log became,",
+        "the recovery of just so much log, the CPU time of the redo in it (which other work on the machine",
+        "disturbs less), and the recovery of the log that was predicted. Median (least to greatest).",
+        "",
+        "| rule | log | recovery of this log | CPU time of its redo | recovery of the predicted log |",
+        "|---|---|---|---|---|",
+        *_rules(filling),
+        "",
+    )
+    costs = image_byte_costs(repetitions)
+    if costs:
+        yield f"A byte of a page image took {spread(costs)} of the CPU time of a byte of a record."
 
 
 def _replays(repetitions: Sequence[Repetition]) -> Iterator[str]:
@@ -175,10 +232,17 @@ def _replay(what: str, took_s: float, replay: Replay) -> str:
     )
 
 
-def _rules(repetitions: Sequence[Repetition]) -> Iterator[str]:
-    for name, rule in (("by bytes", by_bytes), ("by records", by_records)):
-        cpu = cpu_ratios(repetitions, rule)
-        yield f"| {name} | {spread(ratios(repetitions, rule))} | {spread(cpu) if cpu else '-'} |"
+def _rules(filling: Filling) -> Iterator[str]:
+    for name, rule in RULES.items():
+        cpu = cpu_ratios(filling.repetitions, rule)
+        distances, wholes = [], []
+        for each in filling.repetitions:
+            longest = each.log_bytes_max if rule is by_bytes else each.by_records_bytes
+            for filled in each.filled:
+                distances.append(filled.log_bytes / (filling.share * longest))
+                wholes.append(filled.start_s / rule(each.short, int(filling.share * longest)))
+        cells = (distances, ratios(filling.repetitions, rule), cpu, wholes)
+        yield f"| {name} | {' | '.join(spread(cell) if cell else '-' for cell in cells)} |"
 
 
 def _verdicts(judged: Sequence[Judged], contracts: int) -> Iterator[str]:

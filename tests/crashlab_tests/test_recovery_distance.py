@@ -16,13 +16,16 @@ from knobs.errors import Undecided
 from tests.bench import recovery_distance
 from tests.bench.postgresql_lab import postgresql_lab
 from tests.bench.recovery_distance_page import (
+    IMAGE_BYTE_COST,
+    Filling,
     Judged,
     Pair,
     Repetition,
     Replay,
     by_bytes,
-    by_records,
+    by_work,
     cpu_ratios,
+    image_byte_costs,
     page,
     ratios,
 )
@@ -74,24 +77,39 @@ def test_by_bytes_is_what_a_killed_run_predicts(short: Replay, log_bytes_max: in
     assert killed.recovery_s_predicted == pytest.approx(by_bytes(short, max(short.log_bytes, log_bytes_max)))
 
 
-@given(short_replays, st.integers(2, 100))
-def test_where_records_alone_take_time_two_rounds_of_images_are_right(short: Replay, times: int) -> None:
-    """And with more images than two rounds, there is less to replay than predicted."""
-    log_bytes = 2 * short.image_bytes + times * short.record_bytes
-    took_s = short.start_s + short.redo_s * (times - 1)
-    assert by_records(short, log_bytes) == pytest.approx(took_s)
-    assert by_records(short, log_bytes + short.image_bytes) >= took_s - 1e-9
-    assert by_records(short, short.log_bytes) == pytest.approx(short.start_s)
+def costs(record_bytes: float, image_bytes: float) -> float:
+    """Seconds of a redo on a machine that takes 20 ns for a byte of a record."""
+    return 20e-9 * (record_bytes + IMAGE_BYTE_COST * image_bytes)
+
+
+def replay_of(record_bytes: int, image_bytes: int) -> Replay:
+    """A redo on that machine, half a second after the start began."""
+    redo_s = costs(record_bytes, image_bytes)
+    return Replay(redo_s + 0.5, redo_s, redo_s, record_bytes + image_bytes, 1, image_bytes)
+
+
+@given(st.integers(MIB, 100 * MIB), st.integers(0, 200 * MIB), st.integers(2, 100))
+def test_by_work_is_right_where_the_longest_log_has_two_rounds_of_images(
+    records: int, images: int, times: int
+) -> None:
+    """Of more images than two rounds there is less to do than predicted."""
+    short, filled = replay_of(records, images), replay_of(records * times, 2 * images)
+    assert by_work(short, filled.log_bytes) == pytest.approx(filled.start_s)
+    assert by_work(short, short.log_bytes) == pytest.approx(short.start_s)
+    more = replay_of(records * times, 3 * images)
+    assert by_work(short, more.log_bytes) >= more.start_s - 1e-9
+    each = Repetition(short, 4.0, [filled], 300.0, 1024 * MIB, 1024 * MIB)
+    assert [*ratios([each], by_work), *cpu_ratios([each], by_work)] == pytest.approx([1.0, 1.0])
+    if images > MIB and times > 3:
+        assert image_byte_costs([each]) == [pytest.approx(IMAGE_BYTE_COST, rel=1e-4)]
 
 
 def test_a_ratio_is_measured_over_predicted() -> None:
     short = Replay(1.5, 0.5, 0.4, 100 * MIB, 1000, 90 * MIB)
     filled = Replay(42.0, 41.0, 16.4, 1000 * MIB, 82_000, 180 * MIB)
-    each = [Repetition(short, 4.0, [filled], 300.0, 1024 * MIB)]
+    each = [Repetition(short, 4.0, [filled], 300.0, 1024 * MIB, 500 * MIB)]
     assert ratios(each, by_bytes) == [pytest.approx(42.0 / (1.5 + 0.5 * 9))]
-    assert ratios(each, by_records) == [pytest.approx(42.0 / (1.5 + 0.5 * 81))]
     assert cpu_ratios(each, by_bytes) == [pytest.approx(16.4 / (0.4 * 10))]
-    assert cpu_ratios(each, by_records) == [pytest.approx(16.4 / (0.4 * 82))]
 
     narrow, wide = Pair("1GB", "5min"), Pair("64GB", "1h")
     judged = [
@@ -100,9 +118,14 @@ def test_a_ratio_is_measured_over_predicted() -> None:
         Judged(wide, 1000.0, 1.0, 400.0, ["BROKEN slow-recovery"]),
         Judged(wide, 1210.0, 1.0, 500.0, ["BROKEN slow-recovery"]),
     ]
-    told = page(each, judged, ["strict,recovery=5s"], ["- origin"], ["- method"])
+    fillings = [Filling(narrow, "by volume", 0.9, each)]
+    told = page(fillings, judged, ["strict,recovery=5s"], ["- origin"], ["- method"])
     assert "| 1, short | 4 | 100 | 90% | 1000 | 1.50 | 0.50 | 0.40 |" in told
     assert "| 1, filled | 300 | 1000 | 18% | 82000 | 42.00 | 41.00 | 16.40 |" in told
+    work_s = by_work(short, 450 * MIB)
+    bytes_s = by_bytes(short, int(0.9 * 1024 * MIB))
+    assert f"| by bytes | {1000 / 921.6:.2f} | 7.00 | 4.10 | {42.0 / bytes_s:.2f} |" in told
+    assert f"| by work | {1000 / 450:.2f} | " in told and f" | {42.0 / work_s:.2f} |" in told
     assert "| 1GB, 5min | 1.00 | 1.00 | 4.00 | HELD (1 of 2), BROKEN slow-recovery (1 of 2) |" in told
     assert "| 64GB, 1h | 1.05 (1.00 to 1.10) | 1.00 | 450.00 (400.00 to 500.00) | BROKEN" in told
 
