@@ -46,6 +46,8 @@ RATES = (0, 50)
 CLIENTS = 4
 KILLS, RUNS = 5, 1
 WARMUP_S, SECONDS_MIN, DELAYS_RECORDED = 1.0, 4.0, 3.5
+DELAYS_AT_LEAST = 1.5
+"""With less than this a window as long as the delay may not come to its end."""
 MOMENTS = 1_000
 AGREES_MS = 0.001
 _OPERATIONS_PER_S_UNTRIED = 2_000.0
@@ -93,7 +95,7 @@ def record_once(
     folder = place.lab.scratch.folder(place.lab.data, "recorded")
     try:
         recording = place.lab.record(subject, Contract("strict"), plan, folder / "recording", seed)
-        why = recording.disbelief or _too_short(recording)
+        why = recording.disbelief or too_short(recording, case.delay_ms)
         if why:
             return {"disbelief": why, "worst": []}
         worst = [
@@ -120,11 +122,16 @@ def counted_peaks(recording: Recording, crash: CrashKind) -> list[Peak]:
     return [peak for peak in audit.peaks(timeline, len(audit.history), crash) if peak.position >= first]
 
 
-def _too_short(recording: Recording) -> str:
-    late = max(counted_from(recording.audit, recording.facts.first_position, crash) for crash in (KILL, CUT))
-    if late < recording.timeline.last_position:
-        return ""
-    return "what was acknowledged before the load stayed exposed to its end"
+def too_short(recording: Recording, delay_ms: float) -> str:
+    """Why a recorded run is too short to show what the delay may do; "" where it is not."""
+    timeline, first = recording.timeline, recording.facts.first_position
+    late = max(counted_from(recording.audit, first, crash) for crash in (KILL, CUT))
+    if late >= timeline.last_position:
+        return "what was acknowledged before the load stayed exposed to its end"
+    counted_ms = (timeline.span_ns[1] - timeline.ns_at(late + 1)) / 1e6
+    if counted_ms < DELAYS_AT_LEAST * delay_ms:
+        return f"only {counted_ms:.0f} ms of it count, for a delay of {delay_ms:g} ms"
+    return ""
 
 
 def shown(recording: Recording, seed: int) -> dict[str, Any]:

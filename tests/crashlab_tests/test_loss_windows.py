@@ -114,6 +114,25 @@ def test_what_was_exposed_before_the_load_does_not_count() -> None:
     assert len(everything) == 2 and everything[0].window_ms > peaks[0].window_ms
 
 
+def test_a_run_too_short_for_its_delay_does_not_count() -> None:
+    load = Load()
+    load.acknowledge()
+    began = load.tape.position + 1
+    load.acknowledge()
+    assert "stayed exposed" not in loss_windows.too_short(load.recording(began), 1.0), "not located yet"
+    load.log()
+    assert "stayed exposed to its end" in loss_windows.too_short(load.recording(began), 1.0)
+    load.sync()
+    covered = load.tape.position
+    for _ in range(15):
+        load.acknowledge()
+        load.log()
+    counted_ms = load.tape.position - covered
+    run = load.recording(began)
+    assert loss_windows.too_short(run, counted_ms / 2) == ""
+    assert "of it count, for a delay" in loss_windows.too_short(run, counted_ms)
+
+
 def test_the_longest_flush_is_one_of_a_segment_under_its_own_name() -> None:
     tape = Tape()
     tape.create("db/data/pg_wal/xlogtemp.12", LOG)
