@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 
 _MIB = 1 << 20
-IMAGE_BYTE_COST = 0.08
+IMAGE_BYTE_COST = 0.09
 """What a byte of a page image takes of a redo, in bytes of records: an image is one copy of a page, while
 records are applied one by one. Measured here (`image_byte_costs`)."""
 
@@ -135,23 +135,33 @@ def spread(values: Sequence[float]) -> str:
     return f"{median(values):.2f} ({min(values):.2f} to {max(values):.2f})"
 
 
-def ratios(repetitions: Sequence[Repetition], rule: Rule) -> list[float]:
-    """Measured over predicted, whole starts, at the distance that was really replayed."""
+def ratios(repetitions: Sequence[Repetition], rule: Rule, share: float | None = None) -> list[float]:
+    """Measured over predicted, whole starts: at the distance that was replayed, or (with a share) at this
+    share of the distance that the rule expects."""
     return [
-        filled.start_s / rule(each.short, filled.log_bytes) for each in repetitions for filled in each.filled
+        filled.start_s / rule(each.short, _distance(each, filled, rule, share))
+        for each in repetitions
+        for filled in each.filled
     ]
 
 
-def cpu_ratios(repetitions: Sequence[Repetition], rule: Rule) -> list[float]:
+def cpu_ratios(repetitions: Sequence[Repetition], rule: Rule, share: float | None = None) -> list[float]:
     """The same of the CPU time of the redo, which other work on the machine disturbs less."""
     found = []
     for each in repetitions:
         short = each.short
         for filled in each.filled:
             if short.redo_cpu_s and filled.redo_cpu_s:
-                times = (rule(short, filled.log_bytes) - short.start_s) / short.redo_s + 1.0
+                predicted_s = rule(short, _distance(each, filled, rule, share))
+                times = (predicted_s - short.start_s) / short.redo_s + 1.0
                 found.append(filled.redo_cpu_s / (short.redo_cpu_s * times))
     return found
+
+
+def _distance(each: Repetition, filled: Replay, rule: Rule, share: float | None) -> int:
+    if share is None:
+        return filled.log_bytes
+    return int(share * (each.log_bytes_max if rule is by_bytes else each.by_records_bytes))
 
 
 def page(
@@ -202,12 +212,13 @@ def _filling(filling: Filling) -> Iterator[str]:
         "|---|---|---|---|---|---|---|---|",
         *_replays(repetitions),
         "",
-        "Measured over predicted; 1 is right, above 1 it was more than predicted: how long the log became,",
-        "the recovery of just so much log, the CPU time of the redo in it (which other work on the machine",
-        "disturbs less), and the recovery of the log that was predicted. Median (least to greatest).",
+        "Measured over predicted; 1 is right, above 1 it was more than predicted. *log*: how long it became.",
+        "*known*: the recovery of just so much log. *told*: that of the log that the rule expects, which is",
+        "what is predicted. *CPU*: the same of the CPU time of the redo, which other work on the machine",
+        "disturbs less. Median (least to greatest).",
         "",
-        "| rule | log | recovery of this log | CPU time of its redo | recovery of the predicted log |",
-        "|---|---|---|---|---|",
+        "| rule | log | known | known, CPU | told | told, CPU |",
+        "|---|---|---|---|---|---|",
         *_rules(filling),
         "",
     )
@@ -233,15 +244,20 @@ def _replay(what: str, took_s: float, replay: Replay) -> str:
 
 
 def _rules(filling: Filling) -> Iterator[str]:
+    repetitions, share = filling.repetitions, filling.share
     for name, rule in RULES.items():
-        cpu = cpu_ratios(filling.repetitions, rule)
-        distances, wholes = [], []
-        for each in filling.repetitions:
-            longest = each.log_bytes_max if rule is by_bytes else each.by_records_bytes
-            for filled in each.filled:
-                distances.append(filled.log_bytes / (filling.share * longest))
-                wholes.append(filled.start_s / rule(each.short, int(filling.share * longest)))
-        cells = (distances, ratios(filling.repetitions, rule), cpu, wholes)
+        distances = [
+            filled.log_bytes / _distance(each, filled, rule, share)
+            for each in repetitions
+            for filled in each.filled
+        ]
+        cells = (
+            distances,
+            ratios(repetitions, rule),
+            cpu_ratios(repetitions, rule),
+            ratios(repetitions, rule, share),
+            cpu_ratios(repetitions, rule, share),
+        )
         yield f"| {name} | {' | '.join(spread(cell) if cell else '-' for cell in cells)} |"
 
 

@@ -124,8 +124,8 @@ def test_a_ratio_is_measured_over_predicted() -> None:
     assert "| 1, filled | 300 | 1000 | 18% | 82000 | 42.00 | 41.00 | 16.40 |" in told
     work_s = by_work(short, 450 * MIB)
     bytes_s = by_bytes(short, int(0.9 * 1024 * MIB))
-    assert f"| by bytes | {1000 / 921.6:.2f} | 7.00 | 4.10 | {42.0 / bytes_s:.2f} |" in told
-    assert f"| by work | {1000 / 450:.2f} | " in told and f" | {42.0 / work_s:.2f} |" in told
+    assert f"| by bytes | {1000 / 921.6:.2f} | 7.00 | 4.10 | {42.0 / bytes_s:.2f} | " in told
+    assert f"| by work | {1000 / 450:.2f} | " in told and f" | {42.0 / work_s:.2f} | " in told
     assert "| 1GB, 5min | 1.00 | 1.00 | 4.00 | HELD (1 of 2), BROKEN slow-recovery (1 of 2) |" in told
     assert "| 64GB, 1h | 1.05 (1.00 to 1.10) | 1.00 | 450.00 (400.00 to 500.00) | BROKEN" in told
 
