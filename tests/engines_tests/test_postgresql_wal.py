@@ -93,7 +93,7 @@ def test_every_commit_is_placed_in_its_segment(
 ) -> None:
     cluster, before, xids = killed
     names = dict(enumerate(sorted(segments(cluster.data))))
-    reader = PostgresqlLogReader(before.checkpoint, {xid: (1, n + 1) for xid, n in xids.items()})
+    reader = PostgresqlLogReader(before.checkpoint, {xid: [(1, n + 1)] for xid, n in xids.items()})
     found = reader.map_logs(
         {number: f"db/pg_wal/{name}" for number, name in names.items()},
         lambda number: (cluster.data / "pg_wal" / names[number]).read_bytes(),

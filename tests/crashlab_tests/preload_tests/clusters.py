@@ -23,6 +23,7 @@ from crashlab.preload.access import Owner, copy_library, hand_over
 from crashlab.preload.processes import ProcessList
 from crashlab.preload.recorder import PreloadRecorder
 from crashlab.recording.write_log import WriteLog
+from engines.identity import identify
 from engines.postgresql import shared_memory
 from workloads.ledger import Ledger
 
@@ -190,7 +191,8 @@ class Cluster:
         self.server.wait()
         self.mode = ""
         deadline = time.monotonic() + END_SECONDS_MAX
-        while any(Path(f"/proc/{pid}").exists() for pid in found):
+        # A zombie has ended; whoever is its parent now reaps it.
+        while any((process := identify(pid)) is not None and process.alive() for pid in found):
             assert time.monotonic() < deadline
             time.sleep(0.005)
         return found
