@@ -34,10 +34,19 @@ from engines.engine import FileRole
 from engines.provenance import commit
 from knobs.contract import Contract
 from tests.bench.loss_windows_page import CUT, KILL, Case, Row, page
-from tests.bench.postgresql_lab import CHECKOUT, DATA, RESULTS, Origin, PostgresqlLab, postgresql_lab
+from tests.bench.postgresql_lab import (
+    CHECKOUT,
+    DATA,
+    RESULTS,
+    PostgresqlLab,
+    command_line,
+    origin,
+    postgresql_lab,
+    with_load,
+)
 from tests.crashlab_tests.proof_journal import Journal
 
-COMMAND = "make windows"
+MODULE = "tests.bench.loss_windows"
 PAGE = CHECKOUT / "docs" / "loss-windows.md"
 DELAYS_MS = (10, 200, 2_000, 10_000)
 FLUSH_AFTER = ("", "1GB")
@@ -238,36 +247,39 @@ def measure(place: PostgresqlLab, case: Case, kills: int, runs: int, journal: Jo
     for seed in range(1, kills + 1):
         key = f"{case.name}: kill"
         noted = journal.finished(key, seed)
-        killed.append(noted or journal.add(key, seed, kill_once(place, subject, case, seed)))
+        killed.append(noted or journal.add(key, seed, with_load(kill_once(place, subject, case, seed))))
     rates = [kill["throughput_per_s"] for kill in killed] or [_OPERATIONS_PER_S_UNTRIED]
     recorded: list[dict[str, Any]] = []
     for seed in range(1, runs + 1):
         key = f"{case.name}: recorded"
         noted = journal.finished(key, seed)
-        made = noted or journal.add(key, seed, record_once(place, subject, case, median(rates), seed))
-        recorded.append(made)
+        if noted is None:
+            made = record_once(place, subject, case, median(rates), seed)
+            noted = journal.add(key, seed, with_load(made))
+        recorded.append(noted)
     return Row(case, killed, recorded)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure every row and write the page; 1 where a state and the audit do not agree."""
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.loss_windows", description=__doc__)
+    parser = argparse.ArgumentParser(prog=f"python -m {MODULE}", description=__doc__)
     parser.add_argument("--kills", type=int, default=KILLS, help="killed runs a row (%(default)s)")
     parser.add_argument("--runs", type=int, default=RUNS, help="recorded runs a row (%(default)s)")
     parser.add_argument("--data", type=Path, default=DATA, help="where the clusters lie (%(default)s)")
     parser.add_argument("--page", type=Path, default=PAGE, help="the page to write")
     options = parser.parse_args(arguments)
+    command = command_line("windows", MODULE, sys.argv[1:] if arguments is None else arguments)
     journal = Journal(RESULTS / "loss-windows.jsonl", commit() or "no commit")
     rows: list[Row] = []
     with postgresql_lab(options.data) as place:
-        origin = Origin.now(COMMAND, place)
         todo = cases()
         for number, case in enumerate(todo, 1):
             began_s = time.monotonic()
             rows.append(measure(place, case, options.kills, options.runs, journal))
             took = f"{time.monotonic() - began_s:.0f} s"
             print(f"[{number}/{len(todo)}, {took}] {rows[-1].summary}", file=sys.stderr, flush=True)
-    options.page.write_text(page(rows, origin.lines(), MOMENTS, CLIENTS), encoding="utf-8")
+        text = page(rows, origin(command, place, journal), MOMENTS, CLIENTS)
+    options.page.write_text(text, encoding="utf-8")
     print(f"written: {options.page}", file=sys.stderr)
     return 1 if any(any(row.disagreements) for row in rows) else 0
 

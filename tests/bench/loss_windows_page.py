@@ -170,8 +170,8 @@ def page(rows: Sequence[Row], origin: Sequence[str], moments: int, clients: int)
         "this page.",
         "",
         *origin,
-        f"- load: pgbench, tpcb-like, scale 1, {clients} clients; {_counts(kills)} kills and "
-        f"{_counts(runs)} recorded runs a row",
+        f"- load: pgbench, tpcb-like, scale 1, {clients} clients; {_counts(kills)} killed runs and "
+        f"{_counts(runs)} recorded a row",
         "",
         *_how_to_read(moments),
         "",

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from crashlab.preload.recorder import PreloadRecorder
 from crashlab.subject import Subject
@@ -15,9 +17,10 @@ from crashlab.validate import Lab
 from engines import host
 from engines.postgresql import binaries, server_user
 from engines.postgresql.engine import PostgresqlEngine
-from engines.provenance import commit, version
+from engines.provenance import version
 from engines.scratch import Scratch
 from engines.supervisor import Supervisor
+from tests.crashlab_tests.proof_journal import Journal
 from workloads.pgbench.workload import PgbenchWorkload
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -51,31 +54,27 @@ def postgresql_lab(data: Path = DATA) -> Iterator[PostgresqlLab]:
         yield PostgresqlLab(Lab(PreloadRecorder(), scratch, folder), bound, supervisor)
 
 
-@dataclass(frozen=True)
-class Origin:
-    """What a page says of where its figures come from; taken when the work begins."""
+def command_line(target: str, module: str, arguments: Sequence[str]) -> str:
+    """How a page was made: the target of make, or the module where it was given arguments."""
+    return shlex.join(["python", "-m", module, *arguments]) if arguments else f"make {target}"
 
-    command: str
-    engine: str
-    file_system: str
-    load_before: float
 
-    @staticmethod
-    def now(command: str, place: PostgresqlLab) -> Origin:
-        """Of figures that are measured from now on."""
-        version = f"PostgreSQL {place.engine.version()}"
-        return Origin(command, version, host.file_system(place.lab.data).type, os.getloadavg()[0])
+def with_load(result: Mapping[str, Any]) -> dict[str, Any]:
+    """A result to be noted, with how busy the machine was when it was made."""
+    return {**result, "load_average": os.getloadavg()[0]}
 
-    def lines(self) -> list[str]:
-        """The list at the top of the page."""
-        machine = host.describe()
-        return [
-            f"- command: `{self.command}`",
-            f"- date: {datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
-            f"- duratune: {version()}, commit {commit() or 'unknown'}",
-            f"- host: {machine.cpus} x {machine.cpu_model}, {machine.memory_bytes / 2**30:.0f} GiB, "
-            f"Linux {machine.kernel}, {self.file_system}",
-            f"- engine: {self.engine}",
-            f"- load average: {self.load_before:.1f} before, {os.getloadavg()[0]:.1f} after; "
-            "its own share is about the number of cores",
-        ]
+
+def origin(command: str, place: PostgresqlLab, journal: Journal) -> list[str]:
+    """The list at the top of a page: where the figures in the journal come from."""
+    machine = host.describe()
+    loads = [line["load_average"] for line in journal.results.values() if "load_average" in line]
+    load = f"{min(loads):.1f} to {max(loads):.1f} when they were measured" if loads else "not noted"
+    return [
+        f"- command: `{command}`",
+        f"- date: {datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+        f"- duratune: {version()}, commit {', '.join(journal.commits)}",
+        f"- host: {machine.cpus} x {machine.cpu_model}, {machine.memory_bytes / 2**30:.0f} GiB, "
+        f"Linux {machine.kernel}, {host.file_system(place.lab.data).type}",
+        f"- engine: PostgreSQL {place.engine.version()}",
+        f"- load average: {load}; its own share is about the number of cores",
+    ]

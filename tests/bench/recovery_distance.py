@@ -35,9 +35,11 @@ from tests.bench.postgresql_lab import (
     CHECKOUT,
     DATA,
     RESULTS,
-    Origin,
     PostgresqlLab,
+    command_line,
+    origin,
     postgresql_lab,
+    with_load,
 )
 from tests.bench.recovery_distance_page import RULES, Filling, Judged, Pair, Repetition, Replay, page
 from tests.crashlab_tests.proof_journal import Journal
@@ -45,7 +47,7 @@ from workloads.pgbench.run import PgbenchRun
 from workloads.pgbench.workload import PgbenchWorkload
 from workloads.workload import EFFECTIVE_NAME, Plan
 
-COMMAND = "make recovery"
+MODULE = "tests.bench.recovery_distance"
 PAGE = CHECKOUT / "docs" / "recovery.md"
 PAIRS = (Pair("1GB", "5min"), Pair("64GB", "1h"), Pair("128MB", "5min"))
 """The first is the default, whose distance is filled; a checkpoint comes by volume there."""
@@ -239,7 +241,7 @@ def judge_all(place: PostgresqlLab, journal: Journal) -> list[Judged]:
         for pair in PAIRS if seed % 2 else reversed(PAIRS):
             key = f"judged: {pair.name}"
             noted = journal.finished(key, seed)
-            noted = noted or journal.add(key, seed, asdict(judge(place, pair, seed)))
+            noted = noted or journal.add(key, seed, with_load(asdict(judge(place, pair, seed))))
             judged.append(noted_judged(noted))
             say(f"{pair.name}, round {seed}: {' / '.join(judged[-1].verdicts)}")
     return sorted(judged, key=lambda each: PAIRS.index(each.pair))
@@ -252,7 +254,8 @@ def fill_all(
     repetitions: list[Repetition] = []
     for seed in range(1, REPETITIONS + 1):
         noted = journal.finished(key, seed)
-        noted = noted or journal.add(key, seed, asdict(repeat(place, subject, seconds, seed)))
+        if noted is None:
+            noted = journal.add(key, seed, with_load(asdict(repeat(place, subject, seconds, seed))))
         each = noted_repetition(noted)
         repetitions.append(each)
         for filled in each.filled:
@@ -279,21 +282,22 @@ def method() -> list[str]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and write the page."""
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.recovery_distance", description=__doc__)
+    parser = argparse.ArgumentParser(prog=f"python -m {MODULE}", description=__doc__)
     parser.add_argument("--data", type=Path, default=DATA, help="where the clusters lie (%(default)s)")
     parser.add_argument("--page", type=Path, default=PAGE, help="the page to write")
     options = parser.parse_args(arguments)
+    command = command_line("recovery", MODULE, sys.argv[1:] if arguments is None else arguments)
     journal = Journal(RESULTS / "recovery-distance.jsonl", commit() or "no commit")
     with postgresql_lab(options.data) as place:
-        origin = Origin.now(COMMAND, place)
         judged = judge_all(place, journal)
         timed = fill_all(place, journal, "timed", by_time(place), TIMED_S)
         filled = fill_all(place, journal, "filled", by_volume(place), None)
+        told = origin(command, place, journal)
     fillings = (
         Filling(PAIRS[0], "checkpoints by volume", FILLED_SHARE, filled),
         Filling(TIMED, "checkpoints by time", FILLED_SHARE, timed),
     )
-    text = page(fillings, judged, CONTRACTS, origin.lines(), method())
+    text = page(fillings, judged, CONTRACTS, told, method())
     options.page.write_text(text, encoding="utf-8")
     say(f"written: {options.page}")
     return 0
