@@ -77,8 +77,8 @@ class Recovered:
 
     ``recovered`` tells whether it came back with the candidate's settings; ``stage`` is where something
     failed (``recover``, ``scan``, ``neutral-open``, ``neutral-scan``, ``checksum``, ...) with the engine's
-    words in ``error``, both "" if nothing did. ``candidate`` and ``neutral`` are the rows (dtype ROW) that the
-    two starts read, in key order.
+    words in ``error``, both "" if nothing did. ``candidate`` and ``neutral`` are the rows (dtype ROW) that
+    the two starts read, in key order.
     """
 
     recovered: bool

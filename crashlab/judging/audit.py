@@ -21,7 +21,7 @@ from crashlab.judging.oracle import NEVER, Booleans, History, Integers, recovere
 from crashlab.judging.timeline import Timeline
 from crashlab.judging.verdict import CrashKind
 from crashlab.recording.write_log import Kind, Operation
-from crashlab.states.disk import WRITE_IS_ITS_OWN_SYNC, written_bytes
+from crashlab.states.disk import is_its_own_sync, written_bytes
 from crashlab.states.horizon import Horizons
 from crashlab.states.lives import Life
 from engines.engine import LogMap, LogPlace
@@ -229,7 +229,7 @@ class _Reach:
 
     def _durable_from(self, change: Operation, end: int) -> int:
         """From when on one write is durable: at once where it was a sync of its own."""
-        if change.flags & WRITE_IS_ITS_OWN_SYNC:
+        if is_its_own_sync(change):
             return end + 1
         covered = self._horizon.covered_from(end)
         return int(NEVER) if covered is None else covered

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from crashlab.recording.write_log import Kind, Operation
-from crashlab.states.disk import WRITE_IS_ITS_OWN_SYNC, File
+from crashlab.states.disk import File, is_its_own_sync
 from crashlab.states.horizon import Horizons
 
 
@@ -26,7 +26,7 @@ def changes_before(
         yield (
             change,
             ended_before(change, covered)
-            or bool(change.flags & WRITE_IS_ITS_OWN_SYNC and ended_before(change, position))
+            or (is_its_own_sync(change) and ended_before(change, position))
             or (journaled and ended_before(change, committed)),
         )
 

@@ -15,13 +15,13 @@ from pathlib import Path
 
 from crashlab.recording.write_log import Kind, Operation
 from crashlab.states.disk import (
-    WRITE_IS_ITS_OWN_SYNC,
     Disk,
     File,
     FileImage,
     NameChange,
     Surviving,
     build_image,
+    is_its_own_sync,
     size_after,
     written_bytes,
 )
@@ -153,12 +153,7 @@ def _counted_syncs(
 def _syncs_of(life: Life) -> Iterator[Operation]:
     """What made a log durable while it had that name."""
     yield from (sync for sync in life.file.syncs if life.begin <= sync.begin < life.end)
-    yield from (
-        change
-        for change in life.changes
-        # The flags of another kind of change are other flags.
-        if change.kind is Kind.WRITE and change.flags & WRITE_IS_ITS_OWN_SYNC
-    )
+    yield from (change for change in life.changes if is_its_own_sync(change))
 
 
 def _late_rounds(

@@ -147,6 +147,11 @@ class Disk:
         file.live_size = size
 
 
+def is_its_own_sync(operation: Operation) -> bool:
+    """Whether a write was durable as soon as it ended (O_SYNC, O_DSYNC); the flag means else in other kinds."""
+    return operation.kind is Kind.WRITE and bool(operation.flags & WRITE_IS_ITS_OWN_SYNC)
+
+
 def failed(operation: Operation) -> bool:
     """Whether the call returned an error, so that it changed nothing."""
     return operation.result is not None and operation.result < 0

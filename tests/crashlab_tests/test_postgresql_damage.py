@@ -31,8 +31,9 @@ from workloads.ledger import Ledger
 from workloads.pgbench import tables
 from workloads.pgbench.identity import token
 from workloads.pgbench.options import PgbenchOptions
-from workloads.pgbench.verifier import BALANCES, CHECKSUMS, LOADED, LOG, NEUTRAL, ROWS
+from workloads.pgbench.reader import BALANCES, LOADED
 from workloads.pgbench.workload import PgbenchWorkload
+from workloads.postgresql.verifier import CHECKSUMS, LOG, NEUTRAL, ROWS
 from workloads.workload import Plan, Recovered
 
 pytestmark = pytest.mark.slow

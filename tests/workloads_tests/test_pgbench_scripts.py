@@ -131,7 +131,6 @@ def test_the_rider_stands_inside_the_last_transaction() -> None:
         "\\set a random(1, 9)\nINSERT INTO t VALUES (:a);",
         "INSERT INTO t VALUES (1);\n\\sleep 1 ms\nUPDATE t SET a = 2",
         "WITH x AS (DELETE FROM t RETURNING *) SELECT * FROM x;",
-        "BEGIN; INSERT INTO t VALUES (1); ROLLBACK; UPDATE t SET a = 1;",
     ],
 )
 def test_a_script_without_a_transaction_is_wrapped(text: str) -> None:
@@ -148,8 +147,18 @@ def test_a_script_without_a_transaction_is_wrapped(text: str) -> None:
         ("", "no SQL"),
         ("-- nothing", "no SQL"),
         ("SELECT 1;\nBEGIN; INSERT INTO t VALUES (1);", "begun in line 2 is never committed"),
+        ("BEGIN; INSERT INTO t VALUES (1);\nROLLBACK; UPDATE t SET a = 1;", "ROLLBACK of line 2 would end"),
+        *(
+            (f"INSERT INTO t VALUES (1);\n{end};\nINSERT INTO t VALUES (2);", f"{end} of line 2 would end")
+            for end in ("ROLLBACK", "COMMIT", "END", "ABORT")
+        ),
     ],
 )
 def test_a_script_that_cannot_be_used_is_refused(text: str, fault: str) -> None:
     with pytest.raises(InvalidInput, match=fault):
         identified_custom(text, "mine.sql")
+
+
+def test_a_savepoint_ends_no_transaction() -> None:
+    wrapped = identified_custom("SAVEPOINT a;\nROLLBACK TO SAVEPOINT a;\nDELETE FROM t;", "my.sql")
+    assert wrapped.text.count("BEGIN") == 1

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ from workloads.workload import CHECKSUM_RIGHT, EFFECTIVE_NAME, HEADER_READABLE, 
 from workloads.ycsb.driver import DriverProcess, write_spec
 from workloads.ycsb.keys import field_name, key_name
 from workloads.ycsb.postgresql import conninfo, statements_acknowledged
-from workloads.ycsb.postgresql_verifier import PostgresqlYcsbVerifier
+from workloads.ycsb.postgresql_reader import PostgresqlYcsbReader
 from workloads.ycsb.spec import run_spec
 from workloads.ycsb.workload import YcsbWorkload
 
@@ -134,9 +135,9 @@ def test_an_insert_has_an_entry_for_each_field(servers: Lab) -> None:
     assert statements_acknowledged(entries, 2) == closed["written"]
     keys = entries.register[nth == 0] // FIELDS
     assert sorted(keys.tolist()) == list(range(300, 300 + len(keys)))
-    # All fields of one insert share its fate, so each has the same neighbours in time.
-    begins = entries.begin.reshape(-1, FIELDS)
-    assert (begins == begins[:, :1]).all()
+    # All fields of one insert share its fate: each has begun before any is acknowledged.
+    begins, ends = (column.reshape(-1, FIELDS) for column in (entries.begin, entries.end))
+    assert (begins.max(axis=1) <= ends.min(axis=1)).all()
 
 
 @pytest.mark.parametrize("letter", "adf")
@@ -366,8 +367,8 @@ def test_damaged_values_are_seen(servers: Lab) -> None:
     with servers.serving(launch) as server, Session(server.address) as session:
         for number, statement in damage.items():
             session.query(statement, [names[number]])
-        with PostgresqlYcsbVerifier(workload.properties, launch.database.parent) as verifier:
-            rows = verifier._read(server, "scan").rows
+        with closing(PostgresqlYcsbReader(workload.properties, launch.database.parent)) as reader:
+            rows = reader.read(server, "scan").rows
         server.stop()
     assert len(rows) == 19 * FIELDS
     unreadable = rows[rows["flags"] == 0]

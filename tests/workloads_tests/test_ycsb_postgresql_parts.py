@@ -21,7 +21,7 @@ from workloads.workload import Plan
 from workloads.ycsb.driver import DriverProcess, write_spec
 from workloads.ycsb.keys import field_name
 from workloads.ycsb.postgresql import conninfo, writes
-from workloads.ycsb.postgresql_verifier import transactions_known
+from workloads.ycsb.postgresql_reader import transactions_known
 from workloads.ycsb.spec import run_spec
 
 ROW = np.dtype([("client", "<u4"), ("sequence", "<u8")])

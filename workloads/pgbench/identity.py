@@ -26,6 +26,7 @@ _HISTORY_COLUMNS = "(tid, bid, aid, delta, mtime)"
 _HISTORY_VALUES = "(:tid, :bid, :aid, :delta, CURRENT_TIMESTAMP)"
 _RIDER = Command(f"INSERT INTO {RIDER_TABLE} (token) VALUES (:{_TOKEN})", 0)
 _WRITES = frozenset(("INSERT", "UPDATE", "DELETE", "MERGE", "COPY", "CALL", "DO", "TRUNCATE", "WITH"))
+_ROLLS_BACK = ("ROLLBACK", "ABORT")
 _BEGINS, _ENDS = frozenset(("BEGIN", "START")), frozenset(("COMMIT", "END"))
 _MAY_HIDE_A_WRITE = "WITH"
 
@@ -88,6 +89,7 @@ def identified_custom(text: str, where: str) -> Script:
         return Script(text)
     first, last = _last_transaction(commands, where)
     if first is None:
+        _refuse_ends(commands, where)
         notes = (
             f"{where} has no transaction of its own: it is wrapped in BEGIN and END, with a rider insert",
         )
@@ -99,6 +101,19 @@ def identified_custom(text: str, where: str) -> Script:
         whole = [*commands[:last], _RIDER, *commands[last:]]
     body = "".join(f"{command.render()}\n" for command in whole)
     return Script(_counting() + body, RIDER_TABLE, "token", notes)
+
+
+def _refuse_ends(commands: list[Command], where: str) -> None:
+    """Raises InvalidInput for a command that would end the transaction which a script is wrapped in: what
+    follows it would commit by itself, the rider apart from the script's own writes."""
+    for command in commands:
+        if command.keyword in (*_ENDS, *_ROLLS_BACK) and "TO" not in command.text.upper().split():
+            raise InvalidInput(
+                f"the {command.keyword} of line {command.line} would end the transaction that the script is "
+                "wrapped in, because it commits none of its own",
+                where=where,
+                hint="put what it writes into a transaction that it commits",
+            )
 
 
 def _counting() -> str:
@@ -123,7 +138,7 @@ def _last_transaction(commands: list[Command], where: str) -> tuple[int | None, 
             begun = index
         elif command.keyword in _ENDS and begun is not None:
             found, begun = (begun, index), None
-        elif command.keyword in ("ROLLBACK", "ABORT") and "TO" not in command.text.upper().split():
+        elif command.keyword in _ROLLS_BACK and "TO" not in command.text.upper().split():
             begun = None
     if begun is not None:
         raise InvalidInput(

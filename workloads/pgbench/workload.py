@@ -10,31 +10,30 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from engines.postgresql import readback
 from engines.postgresql.launch import PostgresqlLaunch
 from engines.postgresql.server import Server
-from engines.postgresql.session import Session, StatementFailed
-from engines.postgresql.session_settings import SessionSettings
+from engines.postgresql.session import Session
 from engines.process import Child, LaunchSpec, Watcher
 from knobs.errors import InvalidInput, MachineLacks, Undecided
-from knobs.postgresql import catalogue
 from workloads.ledger import Ledger
 from workloads.pgbench.identity import RIDER_SCHEMA, Script, identified_builtin, identified_custom
 from workloads.pgbench.options import BUILTINS, BYTES_PER_SCALE, PgbenchOptions
+from workloads.pgbench.reader import PgbenchReader
 from workloads.pgbench.run import PgbenchRun
-from workloads.pgbench.sync_count import sample_syncs
-from workloads.pgbench.verifier import PgbenchVerifier
+from workloads.postgresql.preparation import (
+    EACH_BEFORE,
+    FIRST_LOAD_DEADLINE_S,
+    add_amcheck,
+    settings_in_force,
+)
+from workloads.postgresql.sync_count import sample_syncs
+from workloads.postgresql.verifier import PostgresqlVerifier
 from workloads.workload import EFFECTIVE_NAME, Event, Plan, Recovered
 
 LOAD_DEADLINE_S = 3600.0
 SHORT_DEADLINE_S = 60.0
 FOREVER_S = 10_000_000
 """How long pgbench is told to run: it is its server that ends."""
-EACH_BEFORE = 25
-"""Transactions of every client by which a recorded run begins: the engine's count of syncs is read when
-their sessions have ended, for it is brought up to date only then."""
-AMCHECK = "CREATE EXTENSION IF NOT EXISTS amcheck"
-_NO_EXTENSION = ("58P01", "0A000")
 
 
 @dataclass(frozen=True)
@@ -97,7 +96,7 @@ class PgbenchWorkload:
     def load(
         self, launch: PostgresqlLaunch, folder: Path, seed: int, *, deadline_s: float = LOAD_DEADLINE_S
     ) -> Event:
-        """Create the instance's data: a clone of the template of this scale, which is loaded when first asked.
+        """Create the instance's data: a clone of this scale's template, which is loaded when first asked.
 
         pgbench's tables have the same content whatever the seed. Raises InvalidInput where --init-sql or the
         load fails, MachineLacks where there is no room or no pgbench.
@@ -109,7 +108,6 @@ class PgbenchWorkload:
                 "scale": self.options.scale,
                 "unlogged": self.options.unlogged_tables,
                 "init": self.options.init_sql,
-                "script": self.options.script,
             }
         )
         template = launch.servers.template(
@@ -127,12 +125,7 @@ class PgbenchWorkload:
         with Session(server.address) as session:
             unlogged = "UNLOGGED " if self.options.unlogged_tables else ""
             session.query(RIDER_SCHEMA.replace("CREATE TABLE", f"CREATE {unlogged}TABLE"))
-            try:
-                session.query(AMCHECK)
-            except StatementFailed as error:
-                # Not every installation has the contributed modules; verification says what it did without.
-                if error.sqlstate not in _NO_EXTENSION:
-                    raise
+        add_amcheck(server)
         if self.options.init_sql:
             path = folder / "init.sql"
             path.write_text(self.options.init_sql, encoding="utf-8")
@@ -184,7 +177,7 @@ class PgbenchWorkload:
         try:
             script = self._script(server)
             (folder / "script.sql").write_text(script.text, encoding="utf-8")
-            (folder / EFFECTIVE_NAME).write_text(_in_force(server, launch), encoding="utf-8")
+            (folder / EFFECTIVE_NAME).write_text(settings_in_force(server), encoding="utf-8")
             book = None if ledger is None else Ledger.open(ledger)
             each_before = 0
             if book is not None and plan.ticker_ms and script.writes and recorded:
@@ -192,7 +185,7 @@ class PgbenchWorkload:
                 with self._pgbench(
                     server, plan, folder, "first", 0, [f"--transactions={EACH_BEFORE}"]
                 ) as first:
-                    first.wait(SHORT_DEADLINE_S, "a short first load")
+                    first.wait(FIRST_LOAD_DEADLINE_S, "a short first load")
                     _check_all_done(book, each_before, first.log_tail())
                 sample_syncs(server, book)
             client = self._pgbench(server, plan, folder, "run", each_before, [f"--time={FOREVER_S}"])
@@ -256,25 +249,16 @@ class PgbenchWorkload:
         del folder
         return self._verifier(is_hurried=False).verify(launch, deadline_s)
 
-    def verifier(self, folder: Path) -> PgbenchVerifier:
+    def verifier(self, folder: Path) -> PostgresqlVerifier:
         """For many states, recovered without syncs."""
         del folder
         return self._verifier(is_hurried=True)
 
-    def _verifier(self, is_hurried: bool) -> PgbenchVerifier:
+    def _verifier(self, is_hurried: bool) -> PostgresqlVerifier:
         table, column = ("pgbench_history", "filler")
         if self._custom is not None:
             table, column = self._custom.table, self._custom.column
-        return PgbenchVerifier(self.options, self.builtin, table, column, is_hurried)
-
-
-def _in_force(server: Server, launch: PostgresqlLaunch) -> str:
-    """What is in force in a session like the load's."""
-    known = catalogue.load(str(launch.servers.binaries.version.major))
-    with Session(server.address) as session:
-        found = readback.read(session)
-        proposed = server.configuration.proposed
-        return SessionSettings.of(found, readback.compare(proposed, found, known.normalise)).text()
+        return PostgresqlVerifier(PgbenchReader(self.options, self.builtin, table, column), is_hurried)
 
 
 def _check_all_done(ledger: Ledger, each: int, said: str) -> None:

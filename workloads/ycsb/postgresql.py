@@ -13,26 +13,25 @@ from typing import Self
 
 import numpy as np
 
-from engines.postgresql import readback
 from engines.postgresql.launch import PostgresqlLaunch
 from engines.postgresql.server import Address, Server
-from engines.postgresql.session import Session, StatementFailed
-from engines.postgresql.session_settings import SessionSettings
 from engines.process import Killed, Watcher
 from knobs.errors import DuratuneError, Undecided
-from knobs.postgresql import catalogue
 from workloads.ledger import Entries, Ledger
-from workloads.pgbench.sync_count import sample_syncs
+from workloads.postgresql.preparation import (
+    EACH_BEFORE,
+    FIRST_LOAD_DEADLINE_S,
+    add_amcheck,
+    settings_in_force,
+)
+from workloads.postgresql.sync_count import sample_syncs
 from workloads.workload import EFFECTIVE_NAME, Event, Plan
 from workloads.ycsb.driver import PROGRAM, DriverProcess, run_to_end, write_spec
 from workloads.ycsb.properties import Properties
 from workloads.ycsb.spec import run_spec
 
 ENGINE = "postgresql"
-END_DEADLINE_S, SHORT_DEADLINE_S = 30.0, 60.0
-EACH_BEFORE = 25
-"""Updates of every client by which a recorded run begins: the engine's count of syncs is read when their
-sessions have ended, for it is brought up to date only then."""
+END_DEADLINE_S = 30.0
 _UPDATES_ONLY = {
     "readproportion": "0",
     "updateproportion": "1",
@@ -57,7 +56,6 @@ DATA_KEYS = (
     "dataintegrity",
 )
 """The properties that say what is loaded; the others say what is asked of it."""
-_NO_EXTENSION = ("58P01", "0A000")
 _NTH_SHIFT = 32
 
 
@@ -98,7 +96,7 @@ def load(
         spec = run_spec(properties, Plan(threads, seed), None, database)
         path = write_spec(folder / "load.spec", spec)
         run_to_end("load", path, "loaded", deadline_s, watcher, ENGINE)
-        _add_amcheck(server)
+        add_amcheck(server)
 
     template = launch.servers.template(key, fill, deadline_s)
     launch.database.mkdir()
@@ -125,7 +123,7 @@ def start(
     server = launch.start(environment=lambda _: recorded, checks_memory=True)
     book: Ledger | None = None
     try:
-        (folder / EFFECTIVE_NAME).write_text(_in_force(server, launch), encoding="utf-8")
+        (folder / EFFECTIVE_NAME).write_text(settings_in_force(server), encoding="utf-8")
         is_recorded = ledger is not None and bool(recorded) and plan.ticker_ms > 0
         database = {
             "pg.conninfo": conninfo(server.address),
@@ -137,7 +135,7 @@ def start(
             first = Plan(plan.threads, plan.seed, operations=EACH_BEFORE * plan.threads, stop_after=True)
             spec = run_spec(properties.with_values(_UPDATES_ONLY), first, ledger, database)
             path = write_spec(folder / "first.spec", spec)
-            before = run_to_end("run", path, "closed", SHORT_DEADLINE_S, watcher, ENGINE)["written"]
+            before = run_to_end("run", path, "closed", FIRST_LOAD_DEADLINE_S, watcher, ENGINE)["written"]
             _check_all_done(before, folder / "first.log")
             sample_syncs(server, book)
         path = write_spec(folder / "run.spec", run_spec(properties, plan, ledger, database))
@@ -257,25 +255,6 @@ def _check_all_done(written: list[int], log: Path) -> None:
             where=PROGRAM,
             hint=log.read_text(errors="replace")[-500:],
         )
-
-
-def _add_amcheck(server: Server) -> None:
-    with Session(server.address) as session:
-        try:
-            session.query("CREATE EXTENSION IF NOT EXISTS amcheck")
-        except StatementFailed as error:
-            # Not every installation has the contributed modules; verification says what it did without.
-            if error.sqlstate not in _NO_EXTENSION:
-                raise
-
-
-def _in_force(server: Server, launch: PostgresqlLaunch) -> str:
-    """What is in force in a session like the load's."""
-    known = catalogue.load(str(launch.servers.binaries.version.major))
-    with Session(server.address) as session:
-        found = readback.read(session)
-        proposed = server.configuration.proposed
-        return SessionSettings.of(found, readback.compare(proposed, found, known.normalise)).text()
 
 
 def _quoted(value: str) -> str:

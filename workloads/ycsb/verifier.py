@@ -15,9 +15,10 @@ from engines.postgresql.launch import PostgresqlLaunch
 from engines.process import Watcher
 from engines.rocksdb.launch import RocksdbLaunch
 from knobs.errors import DuratuneError, Undecided
+from workloads.postgresql.verifier import PostgresqlVerifier
 from workloads.workload import ROW, Recovered
 from workloads.ycsb.driver import DriverProcess, lifeline, write_spec
-from workloads.ycsb.postgresql_verifier import PostgresqlYcsbVerifier
+from workloads.ycsb.postgresql_reader import PostgresqlYcsbReader
 from workloads.ycsb.properties import Properties
 
 _SEND_DEADLINE_S = 10.0
@@ -37,7 +38,8 @@ class Verifier:
         self, properties: Properties, folder: Path, watcher: Watcher | None = None, is_hurried: bool = False
     ) -> None:
         """One that ``is_hurried`` recovers a PostgreSQL without syncs."""
-        self._postgresql = PostgresqlYcsbVerifier(properties, folder, watcher, is_hurried)
+        reader = PostgresqlYcsbReader(properties, folder, watcher)
+        self._postgresql = PostgresqlVerifier(reader, is_hurried)
         self._properties = properties
         self._folder = folder
         self._watcher = watcher

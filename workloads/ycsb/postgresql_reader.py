@@ -1,10 +1,10 @@
-"""Recovers crash states of a YCSB load on PostgreSQL: how pgbench's are, but for what is read."""
+"""What a YCSB load has left in a PostgreSQL server: every field of every record, read by the driver."""
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from engines.postgresql.server import Server
 from engines.process import Watcher
 from knobs.errors import DuratuneError, Undecided
-from workloads.pgbench.options import PgbenchOptions
-from workloads.pgbench.verifier import PgbenchVerifier, _Reading
+from workloads.postgresql.verifier import Reading
 from workloads.workload import ROW
 from workloads.ycsb.driver import PROGRAM, DriverProcess, lifeline, write_spec
 from workloads.ycsb.postgresql import DATA_KEYS, ENGINE, conninfo
@@ -22,17 +21,13 @@ from workloads.ycsb.properties import Properties
 READ_DEADLINE_S, _SEND_DEADLINE_S = 600.0, 10.0
 
 
-class PostgresqlYcsbVerifier(PgbenchVerifier):
-    """Use it in a ``with`` statement. ``folder`` takes spec and row files, which are removed once read.
+class PostgresqlYcsbReader:
+    """Reads with one warm driver process, which `close` ends. ``folder`` takes spec and row files, which are
+    removed once read."""
 
-    One warm driver process reads all states. One that ``is_hurried`` recovers without syncs.
-    """
+    checks: Sequence[str] = ()
 
-    def __init__(
-        self, properties: Properties, folder: Path, watcher: Watcher | None = None, is_hurried: bool = False
-    ) -> None:
-        # What is pgbench's own about its verifier is overridden below.
-        super().__init__(PgbenchOptions(), "", "", "", is_hurried)
+    def __init__(self, properties: Properties, folder: Path, watcher: Watcher | None = None) -> None:
         self._properties = properties
         self._folder = folder
         self._watcher = watcher
@@ -45,17 +40,8 @@ class PostgresqlYcsbVerifier(PgbenchVerifier):
             self._driver.__exit__()
             self._driver = None
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    @property
-    def _has_balances(self) -> bool:
-        return False
-
-    def _read(self, server: Server, stage: str) -> _Reading:
+    def read(self, server: Server, stage: str) -> Reading:
+        """Every field of every record, and the transactions that are known."""
         number = next(self._numbers)
         rows, transactions, spec = (
             self._folder / f"read-back-{number}.{suffix}" for suffix in ("rows", "xmin", "spec")
@@ -70,9 +56,9 @@ class PostgresqlYcsbVerifier(PgbenchVerifier):
                 "xmin.path": str(transactions),
             },
         )
-        reading = _Reading()
+        reading = Reading()
         try:
-            error = self._ask(spec)
+            error, sqlstate = self._ask(spec)
             reading.rows = np.fromfile(rows, dtype=ROW)
             fields = int(self._properties["fieldcount"])
             xmin = np.fromfile(transactions, dtype=np.uint64)
@@ -86,9 +72,12 @@ class PostgresqlYcsbVerifier(PgbenchVerifier):
                 path.unlink(missing_ok=True)
         if error:
             reading.faults.append((stage, error))
+            # What a server refuses has a state; what has none is a connection that was lost (libpq).
+            reading.is_lost = not sqlstate
         return reading
 
-    def _ask(self, spec: Path) -> str:
+    def _ask(self, spec: Path) -> tuple[str, str]:
+        """The server's error and its SQLSTATE, both "" where there was none."""
         if self._driver is None:
             log = self._folder / "read-back.log"
             self._driver = DriverProcess("read-back", "-", log, watcher=self._watcher, engine=ENGINE)
@@ -96,7 +85,7 @@ class PostgresqlYcsbVerifier(PgbenchVerifier):
         event = self._driver.wait_for("read-back", READ_DEADLINE_S)
         if event["spec"] != str(spec):
             raise Undecided(f"it answered for {event['spec']} instead of {spec}", where=PROGRAM)
-        return str(event["error"])
+        return str(event["error"]), str(event["sqlstate"])
 
 
 def transactions_known(rows: NDArray[np.void], xmin: NDArray[np.uint64], fields: int) -> NDArray[np.uint64]:

@@ -1,8 +1,8 @@
-"""Recovers crash states of a pgbench load and reads them back: with the candidate's settings, then neutrally.
+"""Recovers crashed clusters and reads them back: with the candidate's settings, then neutrally.
 
 The candidate's server recovers, and is read as the application would see it; then it is stopped cleanly,
 the checksums of every page are looked at, and a second server with settings that hide nothing reads it
-again and holds every index against its table.
+again and holds every index against its table. What is read is the workload's own: its `Reader`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,32 +20,32 @@ from engines.postgresql import integrity, server_log
 from engines.postgresql.launch import PostgresqlLaunch
 from engines.postgresql.refusal import ServerDied, StartRefused
 from engines.postgresql.server import Server
-from engines.postgresql.session import ConnectionLost, Session, StatementFailed
+from engines.postgresql.session import ConnectionLost
 from engines.process import DeadlinePassed
 from knobs.errors import DuratuneError, Undecided
-from workloads.pgbench import tables
-from workloads.pgbench.identity import client_and_sequence
-from workloads.pgbench.options import PgbenchOptions
-from workloads.workload import CHECKSUM_RIGHT, HEADER_READABLE, KEY_MATCHES, ROW, Recovered, Redo
+from workloads.workload import ROW, Recovered, Redo
 
-_SOUND = HEADER_READABLE | CHECKSUM_RIGHT | KEY_MATCHES
+NEUTRAL_START_DEADLINE_S = 60.0
+"""For a cluster that was stopped cleanly; what the first start took of its own deadline is no reason."""
 LOST_S, POLL_S = 5.0, 0.005
 """How long a server has to say which of its processes was lost."""
 _KILLED = re.compile(r"signal (9\b|SIGKILL)")
 _OF_THE_MACHINE = ("memory", "in-use", "killed")
 """Causes of a refused start that say nothing of the state."""
 ROWS = "rows as the candidate reads them"
-BALANCES = "balances against the history"
-LOADED = "loaded rows"
 CHECKSUMS = "page checksums"
 NEUTRAL = "rows with neutral settings"
 LOG = "the server's log"
 
 
 @dataclass
-class _Reading:
-    """What one server shows; ``faults`` are the stage and the words of each; ``is_lost`` tells whether the
-    server did not last."""
+class Reading:
+    """What one server shows: rows (dtype ROW), for each the transaction that wrote it where that is known,
+    and how many rows of the loaded base are gone.
+
+    ``notes`` explain a loss; ``faults`` are the stage and the words of each; ``is_lost`` tells whether the
+    server did not last.
+    """
 
     rows: NDArray[np.void] = field(default_factory=lambda: np.empty(0, dtype=ROW))
     transactions: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, dtype=np.uint64))
@@ -54,19 +55,24 @@ class _Reading:
     is_lost: bool = False
 
 
-class PgbenchVerifier:
-    """Use it in a ``with`` statement.
+class Reader(Protocol):
+    """Reads what a workload has left in a server. ``checks`` are what it looks at beside the rows."""
 
-    ``table`` and ``column`` hold the tokens; one that ``is_hurried`` recovers without syncs.
-    """
+    @property
+    def checks(self) -> Sequence[str]: ...
 
-    def __init__(
-        self, options: PgbenchOptions, script: str, table: str, column: str, is_hurried: bool
-    ) -> None:
-        self._options = options
-        self._script = script
-        self._table = table
-        self._column = column
+    def read(self, server: Server, stage: str) -> Reading:
+        """Read it; what the server refuses to show is a fault of this stage."""
+
+    def close(self) -> None:
+        """Let go of what was kept from one server to the next."""
+
+
+class PostgresqlVerifier:
+    """Use it in a ``with`` statement. One that ``is_hurried`` recovers without syncs."""
+
+    def __init__(self, reader: Reader, is_hurried: bool) -> None:
+        self._reader = reader
         self._is_hurried = is_hurried
 
     def verify(self, launch: PostgresqlLaunch, deadline_s: float, *, is_touched: bool = True) -> Recovered:
@@ -85,10 +91,10 @@ class PgbenchVerifier:
                 "; ".join(error.lines) if isinstance(error, StartRefused) else f"{error.what}: {error.hint}"
             )
             return _not_back(words, deadline_s - (ends_s - time.monotonic()))
-        checks = [ROWS, *([LOADED, BALANCES] if self._has_balances else [])]
+        checks = [ROWS, *self._reader.checks]
         with server:
             recovery_s, redo = server.start_s, integrity.redo(server.messages())
-            reading = self._read(server, "scan")
+            reading = self._reader.read(server, "scan")
             _stop(server, reading)
             if reading.faults:
                 _refuse_a_kill(server, LOST_S if reading.is_lost else 0.0)
@@ -97,10 +103,10 @@ class PgbenchVerifier:
         if is_touched and launch.servers.checksums and not reading.is_lost:
             checks.append(CHECKSUMS)
             faults += [("checksum", fault) for fault in integrity.wrong_checksums(launch.cluster)]
-        neutral = _Reading()
+        neutral = Reading()
         try:
-            with launch.start_neutral(deadline_s=max(1.0, ends_s - time.monotonic())) as server:
-                neutral = self._read(server, "neutral-scan")
+            with launch.start_neutral(deadline_s=NEUTRAL_START_DEADLINE_S) as server:
+                neutral = self._reader.read(server, "neutral-scan")
                 checks.append(NEUTRAL)
                 if is_touched and not neutral.is_lost:
                     checks += _amcheck(server, neutral)
@@ -127,59 +133,18 @@ class PgbenchVerifier:
             redo=None if redo is None else Redo(*redo),
         )
 
-    def __enter__(self) -> PgbenchVerifier:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Nothing is kept between two states."""
+        self.close()
 
-    @property
-    def _has_balances(self) -> bool:
-        return bool(self._script)
-
-    def _read(self, server: Server, stage: str) -> _Reading:
-        reading = _Reading()
-        try:
-            with Session(server.address) as session:
-                if self._table:
-                    reading.rows, reading.transactions = self._tokens(session)
-                if self._has_balances:
-                    reading.faults += [
-                        ("balances", fault) for fault in tables.wrong_balances(session, self._script)
-                    ]
-                    # What a script of the user's does to the loaded rows, nobody can say.
-                    reading.lost = tables.rows_lost(session, self._options)
-                reading.notes += [
-                    f"{table} is an unlogged table, which PostgreSQL empties after a crash"
-                    for table in tables.unlogged_tables(session)
-                ]
-        except (StatementFailed, ConnectionLost) as error:
-            reading.faults.append((stage, str(error)))
-            reading.is_lost = isinstance(error, ConnectionLost)
-        return reading
-
-    def _tokens(self, session: Session) -> tuple[NDArray[np.void], NDArray[np.uint64]]:
-        """Every token, and the transaction that wrote it."""
-        answer = session.query(f"SELECT {self._column}::text, xmin::text FROM {self._table}")
-        rows = np.zeros(len(answer), dtype=ROW)
-        transactions = np.zeros(len(answer), dtype=np.uint64)
-        for number, (token, xmin) in enumerate(answer):
-            client, sequence, flags = _owner(token)
-            rows[number] = (number, sequence, client, flags, 0)
-            transactions[number] = int(xmin or 0)
-        return rows, transactions
+    def close(self) -> None:
+        """Let go of what its reader keeps."""
+        self._reader.close()
 
 
-def _owner(token: str | None) -> tuple[int, int, int]:
-    """Client, sequence and flags of a token; what is none is a row that nobody can read."""
-    try:
-        client, sequence = client_and_sequence(int(token or ""))
-        return client, sequence, _SOUND
-    except ValueError:
-        return 0, 0, 0
-
-
-def _stop(server: Server, reading: _Reading) -> None:
+def _stop(server: Server, reading: Reading) -> None:
     """Stop it cleanly; one that has lost a process restarts the others, and is left to be killed."""
     if reading.is_lost:
         return
@@ -190,7 +155,7 @@ def _stop(server: Server, reading: _Reading) -> None:
         reading.is_lost = True
 
 
-def _amcheck(server: Server, reading: _Reading) -> Sequence[str]:
+def _amcheck(server: Server, reading: Reading) -> Sequence[str]:
     """What amcheck checked; what it found is put to the reading."""
     try:
         found = integrity.amcheck(server)

@@ -1,0 +1,37 @@
+"""What is done to a server before a load runs on it."""
+
+from __future__ import annotations
+
+from engines.postgresql import readback
+from engines.postgresql.server import Server
+from engines.postgresql.session import Session, StatementFailed
+from engines.postgresql.session_settings import SessionSettings
+from knobs.postgresql import catalogue
+
+EACH_BEFORE = 25
+"""Transactions of every client by which a recorded run begins: the engine's count of syncs is read when
+their sessions have ended, for it is brought up to date only then."""
+FIRST_LOAD_DEADLINE_S = 60.0
+_NO_EXTENSION = ("58P01", "0A000")
+
+
+def settings_in_force(server: Server) -> str:
+    """What is in force in a session like the load's, and where that is not what was proposed, as a text."""
+    known = catalogue.load(str(server.cluster.binaries.version.major))
+    with Session(server.address) as session:
+        found = readback.read(session)
+    different = readback.compare(server.configuration.proposed, found, known.normalise)
+    return SessionSettings.of(found, different).text()
+
+
+def add_amcheck(server: Server) -> None:
+    """Create the extension by which a recovered cluster is verified, where the installation has it.
+
+    Not every one has the contributed modules; verification says what it did without.
+    """
+    with Session(server.address) as session:
+        try:
+            session.query("CREATE EXTENSION IF NOT EXISTS amcheck")
+        except StatementFailed as error:
+            if error.sqlstate not in _NO_EXTENSION:
+                raise
