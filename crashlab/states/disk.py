@@ -148,7 +148,7 @@ class Disk:
 
 
 def is_its_own_sync(operation: Operation) -> bool:
-    """Whether a write was durable as soon as it ended (O_SYNC, O_DSYNC); the flag means else in other kinds."""
+    """Whether a write was durable when it ended (O_SYNC, O_DSYNC); in other kinds the flag is another."""
     return operation.kind is Kind.WRITE and bool(operation.flags & WRITE_IS_ITS_OWN_SYNC)
 
 
