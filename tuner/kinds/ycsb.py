@@ -15,8 +15,8 @@ from tuner.kinds.family import Described, Made, Size
 from tuner.options import CLIENTS_MAX, SCALE_MAX, Asked
 from workloads import registry
 from workloads.workload import Workload
-from workloads.ycsb.keys import key_name
-from workloads.ycsb.properties import CORE, DEFAULTS, IGNORED, PROPORTIONS, Properties
+from workloads.ycsb.keys import register_name
+from workloads.ycsb.properties import CORE, DEFAULTS, IGNORED, PROPORTIONS
 from workloads.ycsb.workload import YcsbWorkload
 
 PROPORTION_SLACK = 1e-6
@@ -24,6 +24,8 @@ PROPORTION_SLACK = 1e-6
 OPERATIONS_PER_RECORD = 10
 KEY_BYTES, VALUE_HEADER_BYTES, FIELD_LENGTHS_BYTES = 23, 32, 8
 """`user` and 19 digits; the header of docs/formats.md; YCSB's two lengths of a field's name and bytes."""
+FIELD_HEADER_BYTES = 39
+"""Before each field's own bytes on PostgreSQL (docs/formats.md)."""
 DATA_COPIES = 2
 """A compaction keeps its input until its output is whole; clones share the tables, which are most of it."""
 RECORDS_MAX, RECORD_BYTES_MAX = 1_000 * SCALE_MAX, 1 << 30
@@ -35,7 +37,7 @@ def make(asked: Asked, name: str, size: Size) -> Made:
 
     Raises InvalidInput with every fault.
     """
-    load = _workload(name, asked.properties, asked.scale, size.records)
+    load = _workload(name, asked.properties, asked.scale, size.records).on(asked.engine)
     return Made(
         load,
         clients=_clients_of(load),
@@ -46,7 +48,7 @@ def make(asked: Asked, name: str, size: Size) -> Made:
 
 def again(name: str, parameters: Mapping[str, str], where: str, watcher: Watcher | None) -> YcsbWorkload:
     """The workload of a recording."""
-    return YcsbWorkload(name, Properties(parameters, where), watcher)
+    return YcsbWorkload.of_parameters(name, parameters, where, watcher)
 
 
 def watched(workload: Workload[Any], watcher: Watcher) -> YcsbWorkload:
@@ -57,13 +59,13 @@ def watched(workload: Workload[Any], watcher: Watcher) -> YcsbWorkload:
 def describe(workload: Workload[Any]) -> Described:
     """Its records, the bytes of all that are loaded (random fields hardly compress), and its properties."""
     load = _of_ycsb(workload)
-    one = record_bytes(load.properties)
+    one = stored_bytes(load)
     by_name = registry.find(load.name)
     known = by_name.properties.stated if isinstance(by_name, YcsbWorkload) else {}
     return Described(
         in_words=f"{load.properties.record_count} records",
         data_bytes=DATA_COPIES * data_bytes(load),
-        arithmetic=f"{load.initial_records} records of {one} bytes, "
+        arithmetic=f"{load.properties.record_count} records of {one} bytes, "
         f"{DATA_COPIES} times for what compactions and updates add",
         hint="fewer records (--scale), smaller ones (-p fieldlength), or a larger disk (--data)",
         stated=load.properties.stated,
@@ -77,8 +79,8 @@ def describe(workload: Workload[Any]) -> Described:
 
 
 def name_of(lost: LostWrite, parameters: Mapping[str, str]) -> str:
-    """The record's key."""
-    return key_name(lost.register, parameters)
+    """The record's key; on PostgreSQL with the field behind it."""
+    return register_name(lost.register, parameters)
 
 
 def record_bytes(properties: Mapping[str, str]) -> int:
@@ -88,9 +90,15 @@ def record_bytes(properties: Mapping[str, str]) -> int:
     return KEY_BYTES + VALUE_HEADER_BYTES + int(properties["fieldcount"]) * field_bytes
 
 
+def stored_bytes(workload: YcsbWorkload) -> int:
+    """The bytes of one record as the workload's engine stores it: on PostgreSQL each field has a header."""
+    headers = int(workload.properties["fieldcount"]) if workload.engine == "postgresql" else 0
+    return record_bytes(workload.properties) + headers * FIELD_HEADER_BYTES
+
+
 def data_bytes(workload: YcsbWorkload) -> int:
     """The bytes of all records that are loaded, not compressed: random fields hardly can be."""
-    return workload.initial_records * record_bytes(workload.properties)
+    return workload.properties.record_count * stored_bytes(workload)
 
 
 def _of_ycsb(workload: Workload[Any]) -> YcsbWorkload:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+ENGINE = "engine"
+"""The parameter of a workload that says what a register is: on PostgreSQL a field, else a record."""
 _OFFSET_BASIS = 0xCBF29CE484222325
 _PRIME = 1099511628211
 _MASK = (1 << 64) - 1
@@ -22,6 +24,12 @@ def key_name(number: int, properties: Mapping[str, str]) -> str:
     """The name of the record with this key number under the workload's properties."""
     chosen = fnv_hash(number) if properties["insertorder"] == "hashed" else number
     return f"user{str(chosen).rjust(int(properties['zeropadding']), '0')}"
+
+
+def register_name(register: int, parameters: Mapping[str, str]) -> str:
+    """What a register of a workload with these parameters is called."""
+    named = field_name if parameters.get(ENGINE) == "postgresql" else key_name
+    return named(register, parameters)
 
 
 def field_name(register: int, properties: Mapping[str, str]) -> str:

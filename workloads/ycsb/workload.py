@@ -15,6 +15,7 @@ from knobs.errors import InvalidInput
 from workloads.workload import EFFECTIVE_NAME, Event, Plan, Recovered
 from workloads.ycsb import postgresql
 from workloads.ycsb.driver import DriverProcess, lifeline, run_to_end, write_spec
+from workloads.ycsb.keys import ENGINE
 from workloads.ycsb.properties import Properties
 from workloads.ycsb.spec import run_spec
 from workloads.ycsb.verifier import Verifier
@@ -55,8 +56,17 @@ class YcsbWorkload:
 
     @property
     def parameters(self) -> Mapping[str, str]:
-        """Every property, stated or by default."""
-        return self.properties
+        """Every property, stated or by default, and the engine where that is not RocksDB."""
+        return self.properties if self.engine == "rocksdb" else {**self.properties, ENGINE: self.engine}
+
+    @staticmethod
+    def of_parameters(
+        name: str, parameters: Mapping[str, str], where: str, watcher: Watcher | None
+    ) -> YcsbWorkload:
+        """The workload that has these. Raises InvalidInput for anything else."""
+        properties = {key: value for key, value in parameters.items() if key != ENGINE}
+        whole = YcsbWorkload(name, Properties(properties, where), watcher)
+        return whole.on(parameters.get(ENGINE, "rocksdb"))
 
     @property
     def initial_records(self) -> int:
