@@ -35,7 +35,7 @@ CONTROL_MEASURE = MeasurePlan(warmup_s=0.1, measure_s=0.4, target_per_s=100.0)
 meanwhile that would bring the newest acknowledgements to the file."""
 KILL = "kill"
 LOSSY_KILLS_MAX = 3
-TORN_MOMENTS = 5
+TORN_MOMENTS = 3
 
 
 @dataclass(frozen=True)
@@ -125,14 +125,18 @@ def _planned(recording: Recording, model: str, seed: int) -> list[PlannedState]:
     That is where acknowledged writes stood exposed longest to the crash of the model; for a model that tears
     writes, where most writes to data files were unsynced.
     """
+    chosen = MODELS[model]
     last = recording.timeline.last_position
     moments = [(recording.facts.first_position + last) // 2, last]
-    if MODELS[model].tears:
+    if chosen.tears:
         moments += [position for position, _ in most_unsynced(recording.view, TORN_MOMENTS)]
     else:
-        peaks = recording.audit.peaks(recording.timeline, 1, MODELS[model].crash)
+        peaks = recording.audit.peaks(recording.timeline, 1, chosen.crash)
         moments += [peak.position for peak in peaks]
-    return [PlannedState(model, position, seed, "exposure", "control") for position in dict.fromkeys(moments)]
+    return [
+        PlannedState(model, position, chosen.telling_seed(position, seed), "exposure", "control")
+        for position in dict.fromkeys(moments)
+    ]
 
 
 def _killed(

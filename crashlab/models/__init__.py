@@ -34,6 +34,11 @@ class CrashModel(Protocol):
         """Whether a part of a write may survive, so that the middle of a checkpoint tells most."""
         ...
 
+    def telling_seed(self, position: int, seed: int) -> int:
+        """A seed at or after this one whose draw tells most at the position; the same where nothing is drawn
+        that could hide damage."""
+        ...
+
     def image(self, disk: Disk, horizons: Horizons, position: int, seed: int) -> Image:
         """The image that a crash at the position leaves, under this seed."""
         ...

@@ -21,6 +21,11 @@ class SyncedModel:
     crash: CrashKind = "power-cut"
     tears = False
 
+    def telling_seed(self, position: int, seed: int) -> int:
+        """The seed itself."""
+        del position
+        return seed
+
     def image(self, disk: Disk, horizons: Horizons, position: int, seed: int) -> Image:
         del seed  # one extreme of what a cut may leave: nothing is drawn
         committed = horizons.names.at(position)

@@ -17,6 +17,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count
 
 from crashlab.judging.verdict import CrashKind
 from crashlab.models.covering import changes_before, ended_before
@@ -55,6 +56,15 @@ class TornModel:
     crash: CrashKind = "power-cut"
     tears: bool = True
 
+    def telling_seed(self, position: int, seed: int) -> int:
+        """The first seed from this one on that keeps half of everything uncovered, wherever it lies."""
+        return next(each for each in count(seed) if self._how(position, each) == ("alike", 1 / 2))
+
+    def _how(self, position: int, seed: int) -> tuple[str, float]:
+        """How survivors are drawn, and how much is kept of everything where that is so for all files."""
+        draw = random.Random(f"{seed}/{position}/{self.unit_bytes}/how")
+        return draw.choice(("alike", "alike", "each file", "one lost", "one kept")), draw.choice(KEPT)
+
     def image(self, disk: Disk, horizons: Horizons, position: int, seed: int) -> Image:
         draw = random.Random(f"{seed}/{position}/{self.unit_bytes}")
         committed = horizons.names.at(position)
@@ -71,6 +81,7 @@ class TornModel:
                 if not is_durable and change.kind is Kind.WRITE
                 for unit in self._units(file, change)
             ],
+            *self._how(position, seed),
             draw,
         )
         growth = draw.random()
@@ -111,15 +122,15 @@ def _writes(survivor: Surviving) -> bool:
     return survivor.operation.kind is Kind.WRITE
 
 
-def _chosen(units: Sequence[_Unit], draw: random.Random) -> dict[int, list[tuple[int, int]]]:
+def _chosen(
+    units: Sequence[_Unit], how: str, share: float, draw: random.Random
+) -> dict[int, list[tuple[int, int]]]:
     """The ranges that survive, by the begin of their write."""
-    how = draw.choice(("alike", "alike", "each file", "one lost", "one kept"))
     if how in ("one lost", "one kept") and units:
         single = draw.randrange(len(units))
         keeps = [(index == single) is (how == "one kept") for index in range(len(units))]
     else:
         shares = {file: draw.choice(KEPT) for file in sorted({unit.file for unit in units})}
-        share = draw.choice(KEPT)
         keeps = [draw.random() < (shares[unit.file] if how == "each file" else share) for unit in units]
     chosen: dict[int, list[tuple[int, int]]] = {}
     for unit, is_kept in zip(units, keeps, strict=True):

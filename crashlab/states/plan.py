@@ -66,15 +66,17 @@ def plan_states(view: RunView, model: str, states: int, seed: int) -> list[Plann
     share = states
     chosen: dict[int, PlannedState] = {}
 
-    def add(position: int, source: Source, why: str) -> None:
+    def add(position: int, source: Source, why: str, seed: int = seed) -> None:
         if len(chosen) < states and position not in chosen:
             chosen[position] = PlannedState(model, position, seed, source, why)
 
     add(view.timeline.last_position, "exposure", "the end of the run")
     if MODELS[model].tears:
         share = states - states // 2
-        for position, writes in most_unsynced(view, states // 2):
-            add(position, "unsynced", f"{writes} writes to data files unsynced")
+        # The first of them is not left to its draw.
+        for number, (position, writes) in enumerate(most_unsynced(view, states // 2)):
+            drawn = seed if number else MODELS[model].telling_seed(position, seed)
+            add(position, "unsynced", f"{writes} writes to data files unsynced", drawn)
     for peak in view.audit.peaks(view.timeline, max(1, share // 3), crash):
         add(peak.position, "exposure", f"{peak.exposed} acks exposed for up to {peak.window_ms:.1f} ms")
     for position, why in _events(view, max(1, share // 3), random.Random(f"{seed}/{model}/event")):

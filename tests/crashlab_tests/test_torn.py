@@ -140,3 +140,19 @@ def test_what_synced_keeps_is_kept_and_nothing_comes_from_after_the_position(
 
 def _contents(disk: Disk) -> set[bytes]:
     return {torn(disk, disk.last_position + 1, seed)["a"] for seed in SEEDS}
+
+
+@pytest.mark.parametrize("model", [TornModel(), TornModel("torn-512", 512)], ids=lambda model: model.name)
+def test_a_telling_seed_tears_pages(model: TornModel, tmp_path: Path) -> None:
+    """Fifty overwritten pages: some are torn under a telling seed, whatever the first seed was."""
+    (tmp_path / "pages").write_bytes(OLD * 50)
+    tape = Tape()
+    for number in range(50):
+        tape.write(A, number * PAGE, NEW)
+    disk = tape.disk(BaseFile("a", A, tmp_path / "pages"))
+    for first in range(10):
+        seed = model.telling_seed(1000, first)
+        assert seed >= first
+        content = torn(disk, 1000, seed, model.unit_bytes)["a"]
+        pages = [content[at : at + PAGE] for at in range(0, len(content), PAGE)]
+        assert sum(page not in (OLD, NEW) for page in pages) > 10
