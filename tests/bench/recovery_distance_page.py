@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 
 _MIB = 1 << 20
-IMAGE_BYTE_COST = 0.09
+IMAGE_BYTE_COST = 0.07
 """What a byte of a page image takes of a redo, in bytes of records: an image is one copy of a page, while
 records are applied one by one. Measured here (`image_byte_costs`)."""
 
