@@ -26,13 +26,13 @@ from crashlab.preload.access import opened_to
 from crashlab.preload.processes import ProcessList, unreported
 from crashlab.recording.recorder import Recorder
 from crashlab.subject import Subject
-from engines.engine import Engine, LogReader
+from engines.engine import Engine, LogReader, LongestReplay, Replay
 from engines.process import Killed
 from engines.scratch import Scratch
 from knobs.contract import Contract
 from knobs.errors import MachineLacks
 from workloads.ledger import Ledger
-from workloads.workload import EFFECTIVE_NAME, Plan, Recovered
+from workloads.workload import EFFECTIVE_NAME, Plan, Recovered, Redo
 
 SHARED_MEMORY = Path("/dev/shm")
 OPEN_DEADLINE_S = 60.0
@@ -58,7 +58,7 @@ class KilledRun:
     """A run that was measured and killed, and what recovery made of it.
 
     ``measured`` is the driver's own account; ``effective`` the settings in force, in the engine's own form.
-    ``log_bytes`` is what recovery had to replay, ``log_bytes_max`` what the settings allow it to be.
+    ``replay`` is what recovery had to replay, ``longest`` what the settings allow that to become.
     ``faults`` say why nothing may be concluded from its ledger.
     """
 
@@ -67,8 +67,8 @@ class KilledRun:
     history: History
     cut: Cut
     recovered: Recovered | None
-    log_bytes: int = 0
-    log_bytes_max: int | None = None
+    replay: Replay | None = None
+    longest: LongestReplay | None = None
     faults: tuple[str, ...] = ()
 
     @property
@@ -78,14 +78,10 @@ class KilledRun:
         A short run never gets that far, so what it shows is less than what may come. None where the
         run left too little log to tell a rate, or the settings bound nothing.
         """
-        if self.recovered is None or self.log_bytes_max is None or self.log_bytes < LOG_BYTES_FOR_A_RATE:
+        if self.recovered is None or self.replay is None or self.longest is None:
             return None
-        longer = max(1.0, self.log_bytes_max / self.log_bytes)
-        redo = self.recovered.redo
-        if redo is None:
-            return self.recovered.recovery_s * longer
         # What a start takes beside the replay does not grow with the log.
-        return self.recovered.recovery_s + redo.seconds * (longer - 1.0)
+        return self.recovered.recovery_s + self.longest.redo_s - self.replay.redo_s
 
     @property
     def throughput(self) -> float:
@@ -104,10 +100,11 @@ class KilledRun:
         predicted = self.recovery_s_predicted
         if contract.recovery_s is None or predicted is None or predicted <= contract.recovery_s:
             return judgement
+        assert self.longest is not None, "there is no prediction without it"
         return with_reason(
             judgement,
             "slow-recovery",
-            f"the settings allow {self.log_bytes_max} bytes of log, whose recovery would take "
+            f"the settings allow {self.longest.log_bytes} bytes of log, whose recovery would take "
             f"{predicted:.1f} s at this run's rate; the limit is {contract.recovery_s:g} s",
         )
 
@@ -193,17 +190,16 @@ def _run(
         lack = lack_of_room(recovered, folder)
         if lack:
             raise MachineLacks(lack, where=str(folder), hint="free space, or name another folder with --data")
-    log_bytes = _log_bytes(launch.database, recovered, reader)
     began_ns = int(history.begin_ns.min(initial=killed.at_ns))
-    log_bytes_per_s = log_bytes / max((killed.at_ns - began_ns) / 1e9, 0.001)
+    replay = _replay(launch.database, recovered, reader, (killed.at_ns - began_ns) / 1e9)
     return KilledRun(
         measured,
         effective,
         history,
         Cut(positions[-1], killed.at_ns),
         recovered,
-        log_bytes,
-        subject.engine.log_bytes_max(effective, log_bytes_per_s),
+        replay,
+        _longest(subject.engine, effective, replay),
         tuple(faults),
     )
 
@@ -228,11 +224,26 @@ class _Stamping:
         return [f"the recorder did not report in from process {pid}" for pid in missing]
 
 
-def _log_bytes(database: Path, recovered: Recovered | None, reader: LogReader) -> int:
-    """What recovery had to replay: as the engine says, else the size of the logs that were left."""
-    if recovered is not None and recovered.redo is not None:
-        return recovered.redo.log_bytes
-    paths = [path for path in database.rglob("*") if path.is_file()]
-    return sum(
-        path.stat().st_size for path in paths if reader.role(path.relative_to(database).as_posix()) == "wal"
-    )
+def _replay(
+    database: Path, recovered: Recovered | None, reader: LogReader, written_s: float
+) -> Replay | None:
+    """What recovery replayed: as the engine says, else the logs that were left, for as long as it took."""
+    if recovered is None:
+        return None
+    redo = recovered.redo
+    if redo is None:
+        paths = [path for path in database.rglob("*") if path.is_file()]
+        sizes = [
+            path.stat().st_size
+            for path in paths
+            if reader.role(path.relative_to(database).as_posix()) == "wal"
+        ]
+        redo = Redo(sum(sizes), recovered.recovery_s)
+    return Replay(redo.log_bytes, redo.image_bytes, redo.seconds, written_s)
+
+
+def _longest(engine: Engine, effective: str, replay: Replay | None) -> LongestReplay | None:
+    """What the settings allow; None where the run left too little log to tell a rate."""
+    if replay is None or replay.log_bytes < LOG_BYTES_FOR_A_RATE or replay.written_s <= 0:
+        return None
+    return engine.longest_replay(effective, replay)

@@ -93,6 +93,25 @@ class ControlSettings:
     honest: Mapping[str, str]
 
 
+@dataclass(frozen=True)
+class Replay:
+    """What a recovery replayed: bytes of log, those of them that are images of whole pages, and the seconds
+    it took; ``written_s`` is how long the load had taken to write it."""
+
+    log_bytes: int
+    image_bytes: int
+    redo_s: float
+    written_s: float
+
+
+@dataclass(frozen=True)
+class LongestReplay:
+    """The most log that settings let a recovery replay, and how long that would take."""
+
+    log_bytes: int
+    redo_s: float
+
+
 class LogReader(Protocol):
     """Reads an engine's own file formats out of recorded bytes."""
 
@@ -196,8 +215,6 @@ class Engine(Protocol):
     def in_force(self, effective: str) -> Settings:
         """The settings in force, of the text that a run left of them."""
 
-    def log_bytes_max(self, effective: str, log_bytes_per_s: float) -> int | None:
-        """How much log a recovery may have to replay under these settings; None where nothing bounds it.
-
-        The load writes ``log_bytes_per_s`` of it.
-        """
+    def longest_replay(self, effective: str, seen: Replay) -> LongestReplay | None:
+        """The longest replay under these settings, of a load that was seen for a while; None where nothing
+        bounds it."""

@@ -65,10 +65,14 @@ class Plan:
 
 @dataclass(frozen=True)
 class Redo:
-    """How much log a recovery replayed, and how long that took; the rest of a start is no replay."""
+    """How much log a recovery replayed, and how long that took; the rest of a start is no replay.
+
+    ``image_bytes`` of the log are images of whole pages.
+    """
 
     log_bytes: int
     seconds: float
+    image_bytes: int = 0
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar
 
-from engines.engine import ControlSettings
-from engines.postgresql import binaries, configuration, server_user
+from engines.engine import ControlSettings, LongestReplay, Replay
+from engines.postgresql import binaries, configuration, replay, server_user
 from engines.postgresql import cluster as clusters
 from engines.postgresql.binaries import Binaries
 from engines.postgresql.launch import PostgresqlLaunch, Servers
@@ -31,7 +31,6 @@ CONTROLS: Mapping[str, ControlSettings] = {
     "torn": _TORN,
     "torn-512": _TORN,
 }
-_MIB = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -126,18 +125,9 @@ class PostgresqlEngine:
         """What is overridden in these settings, because it is a private cluster's own."""
         return configuration.override_findings(settings)
 
-    def log_bytes_max(self, effective: str, log_bytes_per_s: float) -> int | None:
-        """How much WAL a recovery may have to replay under these settings, in bytes.
-
-        A checkpoint begins when max_wal_size / (1 + checkpoint_completion_target) has been written since the
-        last one (xlog.c, CalculateCheckpointSegments) or when checkpoint_timeout has passed, and lasts for
-        checkpoint_completion_target of the way to the next. A crash at its end replays both stretches.
-        """
-        settings = self.in_force(effective)
-        spread = 1.0 + float(settings["checkpoint_completion_target"])
-        by_volume = int(settings["max_wal_size"]) * _MIB
-        by_time = int(settings["checkpoint_timeout"]) * spread * log_bytes_per_s
-        return int(min(by_volume, by_time))
+    def longest_replay(self, effective: str, seen: Replay) -> LongestReplay:
+        """How much WAL a recovery may have to replay under these settings (engines/postgresql/replay.py)."""
+        return replay.longest(self.in_force(effective), seen)
 
     def launch(self, settings: Mapping[str, str], folder: Path) -> PostgresqlLaunch:
         """How to start a cluster with these settings in ``folder/db``.

@@ -14,12 +14,13 @@ from datetime import datetime
 from pathlib import Path
 
 from engines.postgresql.cluster import Cluster
+from engines.postgresql.control_file import ControlFile
 from engines.postgresql.server import Server
 from engines.postgresql.server_log import Message
 from engines.postgresql.session import Session, StatementFailed
-from knobs.errors import Undecided
+from knobs.errors import InvalidInput, Undecided
 
-CHECKSUMS_DEADLINE_S = 600.0
+CHECKSUMS_DEADLINE_S, WALDUMP_DEADLINE_S = 600.0, 600.0
 PAGE_BYTES = 8192
 FAULTS_MAX = 5
 INDEXES = "indexes against their tables (amcheck, heapallindexed)"
@@ -27,6 +28,8 @@ TABLES = "table pages (amcheck)"
 WITHOUT_AMCHECK = "no amcheck: the extension is not installed"
 
 _WRONG_PAGE = re.compile(r'checksum verification failed in file "([^"]+)", block (\d+)')
+_TOTAL = re.compile(r"^Total\s+\d+\s+\d+\s+\[[\d.]+%\]\s+(\d+)", re.MULTILINE)
+"""pg_waldump's last line: the number of records, and the bytes of records, of page images, of both."""
 _PARTIAL_PAGE = re.compile(r'could not read block \d+ in file "([^"]+)": read \d+ of \d+')
 _FREE_SPACE_MAP = re.compile(r"_fsm(\.\d+)?\b")
 _OF_A_STOP = re.compile(r"terminating .* due to administrator command|the database system is shutting down")
@@ -130,6 +133,27 @@ def _is_used_unverified(messages: Sequence[Message], number: int) -> bool:
     later = (messages[at] for at in range(number + 1, len(messages)))
     follows = next((each for each in later if each.pid == first.pid and each.severity not in _BESIDE), None)
     return follows is None or not ("invalid page" in follows.text and _FREE_SPACE_MAP.search(follows.text))
+
+
+def page_image_bytes(cluster: Cluster) -> int:
+    """How much of the log that a recovery of this cluster will replay is images of whole pages.
+
+    0 where the control file does not tell where it begins: then the recovery itself says what is wrong.
+    """
+    try:
+        begin = ControlFile.read(cluster.data).redo
+    except InvalidInput:
+        return 0
+    with cluster.seen() as seen:
+        arguments = [
+            "--stats",
+            f"--path={seen.path}/pg_wal",
+            f"--start={begin >> 32:X}/{begin & 0xFFFFFFFF:X}",
+        ]
+        # It ends with an error where the log does, which is where recovery ends too.
+        done = cluster.run("pg_waldump", arguments, seen, WALDUMP_DEADLINE_S)
+    total = _TOTAL.search(done.stdout)
+    return int(total[1]) if total else 0
 
 
 def redo(messages: Sequence[Message]) -> tuple[int, float] | None:

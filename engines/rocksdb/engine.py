@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar
 
-from engines.engine import ControlSettings
+from engines.engine import ControlSettings, LongestReplay, Replay
 from engines.process import Watcher
 from engines.rocksdb.launch import RocksdbLaunch
 from engines.rocksdb.log_reader import RocksdbLogReader
@@ -92,19 +92,19 @@ class RocksdbEngine:
         """The settings in force, of the text that a run left of them."""
         return effective_settings(effective, self.column_family)
 
-    def log_bytes_max(self, effective: str, log_bytes_per_s: float) -> int | None:
-        """How much WAL a recovery may have to replay under these settings, in bytes, at whatever rate.
+    def longest_replay(self, effective: str, seen: Replay) -> LongestReplay:
+        """The most WAL that these settings keep, at the rate at which it was replayed.
 
         A memtable is flushed when it is full, so the WAL behind it holds about as much (options.h:
         write_buffer_size, max_total_wal_size; advanced_options.h: max_write_buffer_number).
         """
-        del log_bytes_per_s
         settings = self.in_force(effective)
         buffers = int(settings["CFOptions.write_buffer_size"]) * int(
             settings["CFOptions.max_write_buffer_number"]
         )
         limit = int(settings["DBOptions.max_total_wal_size"])
-        return min(buffers, limit) if limit else buffers
+        longest = max(seen.log_bytes, min(buffers, limit) if limit else buffers)
+        return LongestReplay(longest, seen.redo_s * longest / seen.log_bytes)
 
     def launch(self, settings: Mapping[str, str], folder: Path) -> RocksdbLaunch:
         """Write the OPTIONS file into ``folder`` and say how to open the database in ``folder/db``.

@@ -24,6 +24,7 @@ from crashlab.copying import clone_folder
 from crashlab.kill import MeasurePlan
 from crashlab.subject import Subject
 from engines.postgresql import integrity
+from engines.postgresql import replay as engine_replay
 from engines.postgresql.launch import PostgresqlLaunch
 from engines.postgresql.server import Server
 from engines.postgresql.server_log import Message
@@ -189,19 +190,12 @@ def repeat(place: PostgresqlLab, subject: Subject, seconds: float | None, seed: 
     """Predict from a short run, then fill the distance: for these seconds, None by its length."""
     short = run_and_recover(place, subject, seed, 1, SHORT_S)
     (left,) = short.replays
-    longest = _log_bytes_max(place, short, left.log_bytes)
-    by_records = _log_bytes_max(place, short, left.record_bytes) + 2 * left.image_bytes
-    by_records = min(by_records, _log_bytes_max(place, short, 1 << 62))
+    settings, seen = place.engine.in_force(short.effective), left.seen(short.took_s)
+    longest = engine_replay.longest_log(settings, replace(seen, image_bytes=0))
+    by_records = engine_replay.longest_log(settings, seen)
     until = seconds or int(FILLED_SHARE * longest)
     filled = run_and_recover(place, subject, seed, RECOVERIES, until)
     return Repetition(left, short.took_s, filled.replays, filled.took_s, longest, by_records)
-
-
-def _log_bytes_max(place: PostgresqlLab, short: Killed, log_bytes: int) -> int:
-    """The longest log at the rate at which the short run would have written so much."""
-    longest = place.engine.log_bytes_max(short.effective, log_bytes / short.took_s)
-    assert longest is not None, "PostgreSQL's settings always bound the log"
-    return longest
 
 
 def judge(place: PostgresqlLab, pair: Pair, seed: int) -> Judged:

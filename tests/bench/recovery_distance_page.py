@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from engines import engine
+from engines.postgresql import replay
+from engines.postgresql.replay import IMAGE_BYTE_COST
+
 _MIB = 1 << 20
-IMAGE_BYTE_COST = 0.07
-"""What a byte of a page image takes of a redo, in bytes of records: an image is one copy of a page, while
-records are applied one by one. Measured here (`image_byte_costs`)."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,10 @@ class Replay:
     log_bytes: int
     records: int
     image_bytes: int
+
+    def seen(self, written_s: float) -> engine.Replay:
+        """The same in the engine's words."""
+        return engine.Replay(self.log_bytes, self.image_bytes, self.redo_s, written_s)
 
     @property
     def record_bytes(self) -> int:
@@ -93,23 +98,12 @@ def by_bytes(short: Replay, log_bytes: int) -> float:
 
 
 def by_work(short: Replay, log_bytes: int) -> float:
-    """Records take the time, page images little of it, and a long distance has two rounds of images.
-
-    An image is written when a page is first changed after a checkpoint has begun; the longest distance
-    reaches over two such begins. Each round is taken to be as large as that of the short run, the least
-    that it can be.
-    """
-    rounds = min(2.0, log_bytes / short.log_bytes)
-    images = rounds * short.image_bytes
-    done = log_bytes - images + IMAGE_BYTE_COST * images
-    return short.start_s + short.redo_s * (done / _work(short) - 1.0)
+    """What duratune predicts (engines/postgresql/replay.py): records take the time, page images little of it,
+    and a long distance has two rounds of images."""
+    return short.start_s - short.redo_s + replay.redo_s(short.seen(1.0), log_bytes)
 
 
 RULES: Mapping[str, Rule] = {"by bytes": by_bytes, "by work": by_work}
-
-
-def _work(replay: Replay) -> float:
-    return replay.record_bytes + IMAGE_BYTE_COST * replay.image_bytes
 
 
 def image_byte_costs(repetitions: Sequence[Repetition]) -> list[float]:
@@ -182,7 +176,7 @@ def page(
         *origin,
         *method,
         "",
-        "Two rules are held against it. *by bytes*, which duratune uses: every byte of log takes the time",
+        "Two rules are held against it; duratune uses the second. *by bytes*: every byte takes the time",
         "that one of the short run took, and comes at its rate. *by work*: a byte of a full-page image takes",
         f"{IMAGE_BYTE_COST:g} of the time of a byte of a record, log comes at the short run's rate of",
         "records, and the longest distance has two rounds of images (one after each of the two checkpoints",

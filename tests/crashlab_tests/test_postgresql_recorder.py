@@ -76,7 +76,12 @@ def test_a_measured_and_killed_run_is_held(lab: Lab, honest: Subject) -> None:
     # More was acknowledged than was measured: before the window, and behind it until the kill.
     assert judgement.acks > measured["operations"] and judgement.decidable == judgement.acks
     assert honest.engine.in_force(killed.effective)["synchronous_commit"] == "on"
-    assert killed.log_bytes_max is not None and 0 < killed.log_bytes < killed.log_bytes_max <= 1 << 30
+    replay = killed.replay
+    # Right after a checkpoint every page comes whole.
+    assert replay is not None and 0 < replay.image_bytes < replay.log_bytes < 2 * replay.image_bytes
+    longest = honest.engine.longest_replay(killed.effective, replay)
+    assert longest is not None and replay.log_bytes < longest.log_bytes <= 1 << 30
+    assert replay.redo_s <= longest.redo_s and replay.written_s > MEASURE.measure_s
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 
 from crashlab.judging.oracle import Cut
 from crashlab.kill import LOG_BYTES_FOR_A_RATE, KilledRun
+from engines.engine import LongestReplay
 from engines.postgresql import server_log
+from engines.postgresql.replay import IMAGE_BYTE_COST, redo_s
 from knobs.errors import Undecided
 from tests.bench import recovery_distance
 from tests.bench.postgresql_lab import postgresql_lab
 from tests.bench.recovery_distance_page import (
-    IMAGE_BYTE_COST,
     Filling,
     Judged,
     Pair,
@@ -30,7 +31,7 @@ from tests.bench.recovery_distance_page import (
     ratios,
 )
 from tests.crashlab_tests.histories import history
-from workloads.workload import ROW, Recovered, Redo
+from workloads.workload import ROW, Recovered
 
 MIB = 1 << 20
 MESSAGES = """\
@@ -70,11 +71,13 @@ short_replays = st.builds(
 
 
 @given(short_replays, st.integers(1, 64_000 * MIB))
-def test_by_bytes_is_what_a_killed_run_predicts(short: Replay, log_bytes_max: int) -> None:
+def test_by_work_is_what_a_killed_run_predicts(short: Replay, longest: int) -> None:
     nothing = np.empty(0, dtype=ROW)
-    made = Recovered(True, "", "", short.start_s, nothing, nothing, redo=Redo(short.log_bytes, short.redo_s))
-    killed = KilledRun({}, "", history([]), Cut(0, 0), made, short.log_bytes, log_bytes_max)
-    assert killed.recovery_s_predicted == pytest.approx(by_bytes(short, max(short.log_bytes, log_bytes_max)))
+    made = Recovered(True, "", "", short.start_s, nothing, nothing)
+    seen, log_bytes = short.seen(4.0), max(short.log_bytes, longest)
+    there = LongestReplay(log_bytes, redo_s(seen, log_bytes))
+    killed = KilledRun({}, "", history([]), Cut(0, 0), made, seen, there)
+    assert killed.recovery_s_predicted == pytest.approx(by_work(short, log_bytes))
 
 
 def costs(record_bytes: float, image_bytes: float) -> float:

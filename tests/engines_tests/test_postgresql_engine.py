@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from engines.engine import Replay
 from engines.postgresql.binaries import Binaries, Version
 from engines.postgresql.engine import PostgresqlEngine
+from engines.postgresql.replay import IMAGE_BYTE_COST
 from engines.postgresql.server_user import ServerUser
 from knobs.contract import Contract
 
@@ -56,13 +58,28 @@ def in_force(**values: str) -> str:
 def test_how_much_log_a_recovery_may_meet(
     engine: PostgresqlEngine, settings: dict[str, str], log_bytes_per_s: float, wanted: float
 ) -> None:
-    assert engine.log_bytes_max(in_force(**settings), log_bytes_per_s) == int(wanted)
+    seen = Replay(int(log_bytes_per_s) or 1, 0, 0.1, written_s=1.0 if log_bytes_per_s else 1e9)
+    assert engine.longest_replay(in_force(**settings), seen).log_bytes == max(int(wanted), seen.log_bytes)
 
 
 def test_the_distance_grows_with_both_settings(engine: PostgresqlEngine) -> None:
-    wal = [engine.log_bytes_max(in_force(max_wal_size=str(size)), 1e9) or 0 for size in (32, 64, 4096)]
-    time = [engine.log_bytes_max(in_force(checkpoint_timeout=str(s)), 1e3) or 0 for s in (30, 60, 300)]
-    assert wal == sorted(wal) and time == sorted(time)
+    def longest(**settings: str) -> int:
+        return engine.longest_replay(in_force(**settings), Replay(MIB, 0, 0.1, 1.0)).log_bytes
+
+    wal = [longest(max_wal_size=str(size)) for size in (32, 64, 4096)]
+    time = [longest(checkpoint_timeout=str(seconds), max_wal_size="65536") for seconds in (30, 60, 300)]
+    assert wal == sorted(set(wal)) and time == sorted(set(time))
+
+
+def test_page_images_are_cheap_and_come_twice(engine: PostgresqlEngine) -> None:
+    """A log of images alone tells little of one of records: replaying the records takes the time."""
+    half = Replay(100 * MIB, 50 * MIB, 1.0, 10.0)
+    found = engine.longest_replay(in_force(max_wal_size="1000", checkpoint_timeout="86400"), half)
+    images, cost = 2 * 50, IMAGE_BYTE_COST
+    assert found.log_bytes == 1000 * MIB
+    assert found.redo_s == pytest.approx((900 + cost * images) / (50 + cost * 50))
+    short = engine.longest_replay(in_force(checkpoint_timeout="30"), Replay(100 * MIB, 99 * MIB, 1.0, 1000.0))
+    assert short.log_bytes == int(30 * 1.9 * MIB / 1000) + 2 * 99 * MIB
 
 
 def test_what_was_in_force_is_the_sessions(engine: PostgresqlEngine) -> None:

@@ -80,6 +80,8 @@ class PostgresqlVerifier:
 
         Raises Undecided where it is the machine that stands in the way of a server.
         """
+        # Only of the killed run it is asked how long its recovery may take later.
+        images = 0 if self._is_hurried else integrity.page_image_bytes(launch.adopt())
         ends_s = time.monotonic() + deadline_s
         try:
             server = (launch.hurried() if self._is_hurried else launch).start(deadline_s=deadline_s)
@@ -130,7 +132,7 @@ class PostgresqlVerifier:
             notes=tuple(dict.fromkeys([*reading.notes, *neutral.notes])),
             base_rows_lost=max(reading.lost, neutral.lost),
             transactions=reading.transactions,
-            redo=None if redo is None else Redo(*redo),
+            redo=None if redo is None else Redo(*redo, images),
         )
 
     def __enter__(self) -> Self:
