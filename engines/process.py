@@ -40,6 +40,8 @@ LINE_BYTES_MAX = 1 << 20
 LOG_TAIL_BYTES = 2000
 _LOOKS_MAX = 10
 _PR_SET_CHILD_SUBREAPER = 36
+_started: set[int] = set()
+"""The numbers of the children that nobody has waited for yet."""
 
 
 class DeadlinePassed(Undecided):
@@ -98,6 +100,7 @@ class Child:
             raise MachineLacks(
                 f"cannot be started: {error.strerror}", where=spec.command[0], hint="see duratune doctor"
             ) from error
+        _started.add(self._process.pid)
         # Until it is reaped below, even a child that has ended keeps its pid and start time.
         identity = identify(self._process.pid)
         assert identity is not None, "an unreaped child has its entry in /proc"
@@ -220,6 +223,8 @@ class Child:
             raise
 
     def _release(self) -> None:
+        _started.discard(self._process.pid)
+        _reap_orphans()
         if self._watcher is not None:
             self._watcher.forget(self.identity)
             self._watcher = None
@@ -261,8 +266,7 @@ def kill_tree(
     if reap is not None:
         reap(END_DEADLINE_S)
     await_end(tree)
-    for process in tree if reap is None else tree[1:]:
-        _reap_orphan(process)
+    _reap_orphans()
     return Killed(at_ns, tuple(tree))
 
 
@@ -273,10 +277,26 @@ def _adopt_orphans() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def _reap_orphan(process: ProcessIdentity) -> None:
-    """Let go of the entry of a process that has ended, where this one has become its parent."""
-    with contextlib.suppress(ChildProcessError):
-        os.waitpid(process.pid, os.WNOHANG)
+def _reap_orphans() -> None:
+    """Let go of the entries of processes that have ended and whose own parent was there before this one.
+
+    This process' own children are left to whoever waits for them: those of `Child`, by their numbers, and
+    those of others, who are in this process' session as no orphan is.
+    """
+    own_session = os.getsid(0)
+    for pid in _children(os.getpid()):
+        if pid in _started:
+            continue
+        with contextlib.suppress(OSError, ChildProcessError):
+            state, session = _state_and_session(pid)
+            if state == "Z" and session != own_session:
+                os.waitpid(pid, os.WNOHANG)
+
+
+def _state_and_session(pid: int) -> tuple[str, int]:
+    """Of proc(5), stat; the name before them may hold anything but ends with the last parenthesis."""
+    fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+    return fields[0], int(fields[3])
 
 
 def owned_by(owner: ProcessIdentity) -> list[ProcessIdentity]:

@@ -120,7 +120,7 @@ def test_kill_ends_the_whole_family_parent_first_and_reaps(tmp_path: Path) -> No
         assert before_ns <= killed.at_ns <= time.monotonic_ns()
         assert killed.processes == (child.identity, *family)
         assert not any(process.alive() for process in killed.processes)
-        assert identify(child.identity.pid) is None
+        assert [identify(process.pid) for process in killed.processes] == [None] * len(killed.processes)
         assert child.kill() is killed
         assert child.wait(0, "test") == -signal.SIGKILL
 
@@ -133,7 +133,8 @@ def test_between_the_last_look_and_the_first_signal_nothing_is_looked_for(
     original = process_module._children
 
     def looked(pid: int) -> list[int]:
-        looks.append(pid)
+        if pid != os.getpid():  # who looks for orphans, when all is over
+            looks.append(pid)
         return original(pid)
 
     monkeypatch.setattr(process_module, "_children", looked)
@@ -154,8 +155,36 @@ def test_between_the_last_look_and_the_first_signal_nothing_is_looked_for(
     assert seen == [(len(looks), True)] and looks
 
 
+def test_an_orphan_that_ends_later_is_reaped_at_the_next_end(tmp_path: Path) -> None:
+    """Its parent was killed, and process 1 of many containers reaps nobody."""
+    parent = "import os, time\nif os.fork() == 0: os.setsid(); print(os.getpid(), flush=True)\ntime.sleep(60)"
+    with Child(spec(tmp_path, parent)) as child:
+        line = child.read_line(30, "test")
+        assert line is not None
+        orphan = identify(int(line))
+        assert orphan is not None
+        os.kill(child.identity.pid, signal.SIGKILL)
+        child.wait(30, "test")
+    os.kill(orphan.pid, signal.SIGKILL)
+    ends_s = time.monotonic() + 30.0
+    while orphan.alive():
+        assert time.monotonic() < ends_s
+    assert Path(f"/proc/{orphan.pid}").exists(), "a zombie of ours"
+    own = subprocess.Popen(["/bin/false"])
+    while state_of_pid(own.pid) != "Z":
+        assert time.monotonic() < ends_s
+    with Child(spec(tmp_path, "pass")) as child:
+        child.wait(30, "test")
+    assert not Path(f"/proc/{orphan.pid}").exists()
+    assert own.wait() == 1, "who waits for a child of its own finds how it ended"
+
+
 def state_of(process: ProcessIdentity) -> str:
-    return Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0]
+    return state_of_pid(process.pid)
+
+
+def state_of_pid(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 def test_kill_reaches_a_group_member_that_lost_its_parent(tmp_path: Path) -> None:
