@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
 import pytest
 
 from crashlab.judging.judge import judge_states
-from crashlab.judging.verdict import Verdict
 from crashlab.recording.record import RecordPlan
 from crashlab.validate import Lab, plan_all, split_states
 from tests.bench.figures import Figure, Sheet
-from tests.bench.trial_time import LOAD, MEASURED, RECORDED, RECOVERY, Stopwatch, WatchedWorkload
+from tests.bench.trial_time import time_trials
 from tuner.request import Request, resolve
-from tuner.search.trial import Reference, TrialPlan, TrialResult, TrialRunner
+from tuner.search.trial import TrialPlan
 
 pytestmark = pytest.mark.bench
 
 STATES = 120
 STATE_ROUNDS = 3
-TRIALS = 3
+TRIALS, OWN_S_MAX = 3, 1.0
 RECORDS = 50_000
 SYNCED = "WriteOptions.sync=true"
 
@@ -66,20 +64,7 @@ def test_crash_states(lab: Lab, sheet: Sheet, tmp_path: Path) -> None:
 def test_the_time_of_a_trial(lab: Lab, sheet: Sheet, tmp_path: Path) -> None:
     request = request_of(SYNCED)
     plan = TrialPlan()
-    reference = Reference(lab, request.subject(), plan.measure, request.seed)
-    parts: dict[str, list[float]] = {part: [] for part in (LOAD, MEASURED, RECORDED, RECOVERY)}
-    totals, own = [], []
-    for number in range(1, TRIALS + 1):
-        stopwatch = Stopwatch()
-        result, total_s = _timed_trial(lab, request, plan, reference, stopwatch, tmp_path, number)
-        assert result.verdict != Verdict.UNKNOWN.value, result.why
-        for part, found in parts.items():
-            found.append(stopwatch.seconds(part))
-        totals.append(total_s)
-        own.append(total_s - stopwatch.seconds())
-    figures = [Figure(part, found, "s") for part, found in parts.items()]
-    figures.append(Figure("duratune's own", own, "s", "<= 1", median(own) <= 1.0))
-    figures.append(Figure("the whole trial", totals, "s"))
+    figures = time_trials(lab, request, plan, TRIALS, OWN_S_MAX, tmp_path)
     sheet.add(
         "The time of a trial",
         f"Seconds of a trial under `strict` ({SYNCED}, {RECORDS} records, {plan.measure.warmup_s:g} s of "
@@ -89,26 +74,3 @@ def test_the_time_of_a_trial(lab: Lab, sheet: Sheet, tmp_path: Path) -> None:
         "reading ledger and write log, rebuilding, judging, writing.",
         figures,
     )
-
-
-def _timed_trial(
-    lab: Lab,
-    request: Request,
-    plan: TrialPlan,
-    reference: Reference,
-    stopwatch: Stopwatch,
-    folder: Path,
-    number: int,
-) -> tuple[TrialResult, float]:
-    watched = WatchedWorkload(
-        request.workload.name, request.workload.properties, request.workload.watcher, stopwatch
-    )
-    reference.subject = replace(reference.subject, workload=watched)
-    runner = TrialRunner(lab, replace(request, workload=watched), plan, reference, [])
-    room = folder / f"trial-{number}"
-    room.mkdir()
-    begin_s = time.monotonic()
-    # A best ratio that nothing reaches: the trial gets the few states that every trial gets.
-    result = runner.run(number, room, dict(request.settings), "bench", 1e9)
-    result.save(room)
-    return result, time.monotonic() - begin_s

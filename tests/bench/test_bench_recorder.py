@@ -10,8 +10,9 @@ from engines.rocksdb.engine import RocksdbEngine
 from tests.bench.driver import Driver
 from tests.bench.figures import Figure, Sheet, ratio
 from tests.bench.rounds import in_turn
-from workloads import registry
 from workloads.workload import Plan
+from workloads.ycsb import properties
+from workloads.ycsb.workload import YcsbWorkload
 
 pytestmark = pytest.mark.bench
 
@@ -23,7 +24,7 @@ TICKER_MS = Plan(THREADS, 1).ticker_ms
 
 
 def test_recording(lab: Lab, sheet: Sheet) -> None:
-    workload = registry.find("ycsb:a").with_values({"recordcount": RECORDS})
+    workload = YcsbWorkload("ycsb:a", properties.core("a")).with_values({"recordcount": RECORDS})
     figures = []
     for sync in (False, True):
         settings = {"WriteOptions.sync": str(sync).lower()}
