@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
 import psutil
 import pytest
@@ -374,24 +373,24 @@ def is_startup(process: psutil.Process) -> bool:
     return False
 
 
-def dying(number: signal.Signals, *, at: int) -> Callable[[Session, object], int]:
-    """Counts lost rows as it should, but the ``at``-th time its backend gets a signal first."""
+def dying(number: signal.Signals, *, at: int) -> Callable[[Session, str, PgbenchOptions], tables.Kept]:
+    """Reads the tables as it should, but the ``at``-th time its backend gets a signal first."""
     counted = itertools.count(1)
+    original = tables.read
 
-    def rows_lost(session: Session, options: PgbenchOptions) -> int:
+    def read(session: Session, script: str, options: PgbenchOptions) -> tables.Kept:
         if next(counted) == at:
             os.kill(int(session.value("select pg_backend_pid()")), number)
-        return original(session, options)
+        return original(session, script, options)
 
-    original = tables.rows_lost
-    return cast(Callable[[Session, object], int], rows_lost)
+    return read
 
 
 @pytest.mark.parametrize("at", [1, 2], ids=["candidate", "neutral"])
 def test_a_backend_that_is_killed_while_it_reads_decides_nothing(
     load: KilledLoad, at: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tables, "rows_lost", dying(signal.SIGKILL, at=at))
+    monkeypatch.setattr(tables, "read", dying(signal.SIGKILL, at=at))
     with pytest.raises(Undecided, match="terminated by signal 9"):
         load.verified()
 
@@ -400,6 +399,6 @@ def test_a_backend_that_is_killed_while_it_reads_decides_nothing(
 def test_a_backend_that_crashes_while_it_reads_is_damage(
     load: KilledLoad, at: int, stage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tables, "rows_lost", dying(signal.SIGSEGV, at=at))
+    monkeypatch.setattr(tables, "read", dying(signal.SIGSEGV, at=at))
     reasons, found = told(load, load.verified())
     assert "corrupt" in reasons and found == stage

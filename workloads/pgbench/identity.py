@@ -17,6 +17,8 @@ from knobs.errors import InvalidInput
 from workloads.pgbench.commands import Command, parse
 
 TOKEN_BASE, CLIENT_STEP = 7 * 10**18, 10**12
+TOKENS = 10**6 * CLIENT_STEP
+"""Tokens lie between TOKEN_BASE and so many above it."""
 RIDER_TABLE = "duratune_rider"
 RIDER_SCHEMA = f"CREATE TABLE {RIDER_TABLE} (token bigint NOT NULL)"
 COUNTER = "duratune_n"
@@ -57,7 +59,7 @@ def token(client: int, sequence: int) -> int:
 
 def client_and_sequence(number: int) -> tuple[int, int]:
     """Who wrote a token; raises ValueError where it is none."""
-    if not TOKEN_BASE < number < TOKEN_BASE + 10**6 * CLIENT_STEP:
+    if not TOKEN_BASE < number < TOKEN_BASE + TOKENS:
         raise ValueError(f"{number} is no token")
     return divmod(number - TOKEN_BASE, CLIENT_STEP)
 
