@@ -90,15 +90,24 @@ class Table:
 
 
 def run_row(
-    table: Table, row: Row, lab: Lab, folder: Path, controls: Sequence[Control], seed: int
+    table: Table,
+    row: Row,
+    lab: Lab,
+    folder: Path,
+    controls: Sequence[Control],
+    seed: int,
+    states: int | None = None,
 ) -> CrashEvidence:
-    """Kill one run and record one, once, for every contract of the row; ``folder`` takes the recording."""
+    """Kill one run and record one, once, for every contract of the row; ``folder`` takes the recording.
+
+    ``states`` other than the table's make a shorter look.
+    """
     tested = table.subject(lab, row)
     killed = lab.measure(tested, table.measure, seed)
     # Under a window the load is paced to last several of it; that serves the other contracts as well.
     widest = max((Contract.parse(e.contract) for e in row.expected), key=lambda c: c.window_ms or 0.0)
     recording = lab.record(tested, widest, table.record, folder / "recording", seed)
-    planned = plan_all(recording, split_states(table.models, table.states), seed)
+    planned = plan_all(recording, split_states(table.models, states or table.states), seed)
     return CrashEvidence(killed, recording, lab.recover(recording, tested, planned), controls)
 
 
