@@ -127,28 +127,28 @@ class _Recoverer:
     def _worker(self, planned: Sequence[PlannedState], number: int) -> list[RecoveredState]:
         folder = self._work / f"worker-{number}"
         folder.mkdir()
-        states = []
+        states, target = [], folder / "state"
         with self._subject.workload.verifier(folder) as verifier:
             for state in planned:
-                target = folder / "state"
                 try:
                     recovered = recover_patiently(partial(self._attempt, verifier, state, folder, target))
                     states.append(RecoveredState(state, recovered, lack_of_room(recovered, folder)))
                 except Exception as error:  # an exception inside a judgement is UNKNOWN, with its words kept
                     states.append(RecoveredState(state, None, f"{type(error).__name__}: {error}"))
-                finally:
+                    # What is left of it is not to be made over: something may still be at work there.
                     shutil.rmtree(target, ignore_errors=True)
+                finally:
                     self._advance()
+        shutil.rmtree(target, ignore_errors=True)
         return states
 
     def _attempt(self, verifier: Verifier[Any], state: PlannedState, folder: Path, target: Path) -> Recovered:
-        """Build the state anew and recover it."""
-        shutil.rmtree(target, ignore_errors=True)
+        """Build the state anew, over the one before, and recover it."""
         recording = self._recording
         image = MODELS[state.model].image(recording.disk, recording.horizons, state.position, state.seed)
         launch = self._subject.launch(folder).at(self._materialiser.build(image, target))
         is_touched = any(
-            recording.reader.role(path) in DATA_ROLES and not file.untouched
+            not file.untouched and recording.reader.role(path) in DATA_ROLES
             for path, file in image.files.items()
         )
         return verifier.verify(launch, RECOVERY_DEADLINE_S, is_touched=is_touched)

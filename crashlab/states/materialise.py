@@ -3,11 +3,19 @@
 Tables are immutable, so each content of one is written once into a pool and hard-linked into every
 state that holds it. Everything else is written anew, because recovery changes it; where that is most of a
 base of many files, the base is copied at once and only what differs from it is written.
+
+Such a copy is used again for the next state: what has changed in it is made the base's own once more, in
+the memory that its files have already, for on a tmpfs it takes longer to get a page than to fill it. A file
+is unchanged if it still is the one that was made here, with the size and the time of modification of the
+base's own, which the copy was given: every write, by whatever call, sets another time, and PostgreSQL sets
+none back (it calls no utime(2) on what is in its data directory but the socket's lock, which is not there).
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
+import shutil
 import subprocess
 import threading
 from pathlib import Path
@@ -30,27 +38,35 @@ class Materialiser:
         self._base = base
         self._reader = reader
         self._lock = threading.Lock()
+        self._recorded: dict[str, bool] = {}
         files = [path.relative_to(base).as_posix() for path in base.rglob("*") if path.is_file()]
+        self._stats = {path: (base / path).stat() for path in files}
+        self._inodes: dict[Path, dict[str, int]] = {}
         self._mutable = {f"{DATABASE_FOLDER}/{path}" for path in files if reader.role(path) != "table"}
         self._tables = {f"{DATABASE_FOLDER}/{path}" for path in files} - self._mutable
         folders = [path.relative_to(base).as_posix() for path in base.rglob("*") if path.is_dir()]
+        self._base_folders = sorted(folders)
         self._folders = {f"{DATABASE_FOLDER}/{path}" for path in folders}
 
     def build(self, image: Image, target: Path) -> Path:
-        """Write the image's database below ``target``, which is created; return the database's folder.
+        """Write the image's database below ``target``; return the database's folder.
 
-        Raises OSError where it cannot be written, Undecided where the base cannot be copied.
+        ``target`` does not exist, or holds an earlier state that was built here and is made over: nothing
+        may run in it. Raises OSError where it cannot be written, Undecided where the base cannot be copied.
         """
         database = target / DATABASE_FOLDER
-        database.mkdir(parents=True)
+        is_copied = len(self._mutable) >= FILES_COPIED_AT_ONCE_MIN
+        if target.exists() and not is_copied:
+            shutil.rmtree(target)
+        database.mkdir(parents=True, exist_ok=True)
         inside = DATABASE_FOLDER + "/"
         files = {
             path: file
             for path, file in image.files.items()
-            if path.startswith(inside) and not self._reader.unrecorded(path)
+            if path.startswith(inside) and self._is_recorded(path)
         }
         copied = set()
-        if len(self._mutable) >= FILES_COPIED_AT_ONCE_MIN:
+        if is_copied:
             copied = self._copy_base(files, target)
             for folder in sorted(self._folders - image.folders, reverse=True):
                 (target / folder).rmdir()
@@ -68,10 +84,12 @@ class Materialiser:
 
     def _copy_base(self, files: dict[str, FileImage], target: Path) -> set[str]:
         """Copy the base, and take out what the image has not, or not from there; which paths are done."""
-        command = ["cp", "-a", "--", f"{self._base}/.", str(target / DATABASE_FOLDER)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=COPY_DEADLINE_S, check=False)
-        if done.returncode != 0:
-            raise Undecided(f"the base cannot be copied: {done.stderr.strip()[-200:]}", where=str(target))
+        database = target / DATABASE_FOLDER
+        if any(database.iterdir()):
+            self._make_over(database)
+        else:
+            self._copy_anew(database)
+        self._inodes[database] = {path: (database / path).lstat().st_ino for path in self._stats}
         for path in self._tables:
             (target / path).unlink()
         kept = set()
@@ -84,6 +102,49 @@ class Materialiser:
                 (target / path).unlink()
         return kept
 
+    def _copy_anew(self, database: Path) -> None:
+        command = ["cp", "-a", "--", f"{self._base}/.", str(database)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=COPY_DEADLINE_S, check=False)
+        if done.returncode != 0:
+            raise Undecided(f"the base cannot be copied: {done.stderr.strip()[-200:]}", where=str(database))
+
+    def _make_over(self, database: Path) -> None:
+        """Make what an earlier state has left the base's own again."""
+        made = self._inodes[database]
+        self._remove_foreign(database)
+        for folder in self._base_folders:
+            (database / folder).mkdir(exist_ok=True)
+        for path, base in self._stats.items():
+            target = database / path
+            found = target.lstat() if os.path.lexists(target) else None
+            if found is not None and found.st_ino != made[path]:
+                target.unlink()
+                found = None
+            if found is None or (found.st_size, found.st_mtime_ns) != (base.st_size, base.st_mtime_ns):
+                _copy_over(self._base / path, target, base)
+
+    def _remove_foreign(self, database: Path) -> None:
+        """Remove what the base has not."""
+        known = set(self._base_folders)
+        for folder, folders, names in os.walk(database, topdown=False):
+            inside = os.path.relpath(folder, database)
+            before = "" if inside == "." else f"{inside}/"
+            for name in names:
+                if before + name not in self._stats:
+                    Path(folder, name).unlink()
+            for name in folders:
+                path = Path(folder, name)
+                if path.is_symlink():
+                    path.unlink()
+                elif before + name not in known:
+                    path.rmdir()
+
+    def _is_recorded(self, path: str) -> bool:
+        """Asked of every file of every state, and the same in each."""
+        if path not in self._recorded:
+            self._recorded[path] = not self._reader.unrecorded(path)
+        return self._recorded[path]
+
     def _pooled(self, file: FileImage) -> Path:
         if file.untouched and file.file.base is not None:
             return file.file.base.content
@@ -93,3 +154,21 @@ class Materialiser:
             if not kept.exists():
                 kept.write_bytes(file.content())
         return kept
+
+
+def _copy_over(source: Path, target: Path, stat: os.stat_result) -> None:
+    """Make a file the source's copy, its mode and time of modification too, in the pages that it has."""
+    reading = os.open(source, os.O_RDONLY)
+    try:
+        writing = os.open(target, os.O_WRONLY | os.O_CREAT, 0o600)
+        try:
+            at = 0
+            while at < stat.st_size and (sent := os.sendfile(writing, reading, at, stat.st_size - at)):
+                at += sent
+            os.ftruncate(writing, stat.st_size)
+            os.fchmod(writing, stat.st_mode & 0o7777)
+            os.utime(writing, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+        finally:
+            os.close(writing)
+    finally:
+        os.close(reading)
