@@ -1,0 +1,101 @@
+"""pgbench as it is measured here: plain, with acknowledgements stamped, or recorded."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import psutil
+
+from crashlab.preload.access import opened_to
+from crashlab.preload.processes import ProcessList
+from crashlab.recording.write_log import WriteLog
+from crashlab.subject import Subject
+from engines.postgresql.launch import PostgresqlLaunch
+from tests.bench.driver import ENTRIES_PER_S, LOG_BYTES, OPEN_DEADLINE_S
+from tests.bench.postgresql_lab import PostgresqlLab
+from workloads.ledger import Ledger
+from workloads.workload import Plan
+
+Mode = Literal["plain", "acks stamped", "recorded"]
+WARMUP_S = 0.5
+
+
+@dataclass
+class PgbenchRuns:
+    """Runs of one subject in one mode, each on a fresh clone of the loaded cluster, which is synced first.
+
+    ``cpu_us`` are the CPU microseconds of the server's processes for a transaction, in each run.
+    """
+
+    place: PostgresqlLab
+    subject: Subject
+    seconds: float
+    mode: Mode
+    cpu_us: list[float] = field(default_factory=list)
+
+    def transactions_per_s(self, seed: int) -> float:
+        """One run, by pgbench's own log."""
+        scratch, workload = self.place.lab.scratch, self.subject.workload
+        folder = scratch.folder(self.place.lab.data, "bench")
+        shared = scratch.folder(Path("/dev/shm"), "bench")
+        root = folder / "root"
+        root.mkdir()
+        folder.chmod(0o711)
+        root.chmod(0o755)
+        launch = self.subject.launch(folder).at(root / "db")
+        assert isinstance(launch, PostgresqlLaunch)
+        try:
+            workload.load(launch, folder, seed)
+            launch.adopt().sync()
+            plan = Plan(self.subject.threads, seed, warmup_s=WARMUP_S, measure_s=self.seconds, ticker_ms=0)
+            with (
+                self._recording(root, shared) as (ledger, environment),
+                workload.start(launch, plan, folder, ledger, environment) as run,
+            ):
+                run.wait_for("measuring", OPEN_DEADLINE_S)
+                before_s = _cpu_s(run.pid)
+                run.wait_for("measured", OPEN_DEADLINE_S + self.seconds)
+                used_s = _cpu_s(run.pid) - before_s
+                run.kill()
+                measured, faults = run.figures(), run.faults()
+        finally:
+            scratch.remove(folder)
+            scratch.remove(shared)
+        assert measured["operations"] > 0 and faults == [], (measured, faults)
+        self.cpu_us.append(1e6 * used_s / measured["operations"])
+        return float(measured["throughput_per_s"])
+
+    @contextlib.contextmanager
+    def _recording(self, root: Path, shared: Path) -> Iterator[tuple[Path | None, dict[str, str] | None]]:
+        if self.mode == "plain":
+            yield None, None
+            return
+        recorder, ledger = self.place.lab.recorder, shared / "ledger"
+        capacity = int(ENTRIES_PER_S * (WARMUP_S + self.seconds))
+        with Ledger.create(ledger, self.subject.threads, capacity):
+            if self.mode == "recorded":
+                other = shared / "write.log"
+                WriteLog.create(other, LOG_BYTES)
+                environment = recorder.environment(root, other, ledger)
+            else:
+                other = shared / "processes"
+                ProcessList.create(other)
+                environment = recorder.acks_environment(ledger, other)
+            yield ledger, opened_to(self.place.engine.runs_as, shared, (ledger, other), environment)
+
+
+def _cpu_s(pid: int) -> float:
+    """User and system time so far of the postmaster's tree, and of those of it that have ended."""
+    total = 0.0
+    postmaster = psutil.Process(pid)
+    for process in [postmaster, *postmaster.children(recursive=True)]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            times = process.cpu_times()
+            total += times.user + times.system
+            if process == postmaster:
+                total += times.children_user + times.children_system
+    return total
