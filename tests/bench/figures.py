@@ -10,8 +10,10 @@ from pathlib import Path
 from statistics import median
 
 from engines import host
+from engines.postgresql import binaries
 from engines.provenance import commit, version
 from engines.rocksdb.engine import RocksdbEngine
+from knobs.errors import MachineLacks
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 PAGE = CHECKOUT / "docs" / "bench.md"
@@ -116,7 +118,14 @@ def _origin(folder: Path, load_before: float) -> list[str]:
         f"- duratune: {version()}, commit {commit() or 'unknown'}",
         f"- host: {machine.cpus} x {machine.cpu_model}, {machine.memory_bytes / 2**30:.0f} GiB, "
         f"Linux {machine.kernel}, {disk.type}",
-        f"- engine: RocksDB {RocksdbEngine().version()}",
+        f"- engines: RocksDB {RocksdbEngine().version()}, PostgreSQL {_postgresql()}",
         f"- load average: {load_before:.1f} before, {os.getloadavg()[0]:.1f} after; "
         "its own share is about the number of cores",
     ]
+
+
+def _postgresql() -> str:
+    try:
+        return str(binaries.find().version)
+    except MachineLacks:
+        return "not installed, so not measured"
