@@ -53,7 +53,7 @@ def test_without_a_whole_redo_there_is_none(text: str) -> None:
         "FATAL:  the database system is in recovery mode",
         "PANIC:  could not locate a valid checkpoint record",
         "WARNING:  invalid page in block 3 of relation base/5/16384; zeroing out page",
-        "WARNING:  invalid page in block 3 of relation base/5/16384_vm; zeroing out page",
+        "WARNING:  invalid page in block 3 of relation base/5/16384_init; zeroing out page",
         "WARNING:  invalid page in block 3 of relation base/5/16384_init",
         "WARNING:  WAL contains references to invalid pages",
         "WARNING:  page verification failed, calculated checksum 1 but expected 2",
@@ -86,7 +86,15 @@ ZEROED = "WARNING:  invalid page in block 3 of relation base/5/16384{}; zeroing 
 
 @pytest.mark.parametrize(
     ("process", "fork", "alarms"),
-    [(7, "_fsm", 0), (7, "_fsm.1", 0), (8, "_fsm", 1), (7, "_vm", 2), (7, "", 2)],
+    [
+        (7, "_fsm", 0),
+        (7, "_fsm.1", 0),
+        (8, "_fsm", 1),
+        (7, "_vm", 0),
+        (8, "_vm", 1),
+        (7, "_init", 2),
+        (7, "", 2),
+    ],
 )
 def test_a_page_that_does_not_verify_is_excused_by_its_own_process_only(
     process: int, fork: str, alarms: int
@@ -139,14 +147,14 @@ def page(file: str, block: int) -> str:
 
 def test_every_page_that_does_not_verify_is_told_without_our_path() -> None:
     assert wrong(0) == []
-    assert wrong(1, page("16384", 3), page("16384.1", 4), page("16390_vm", 0)) == [
+    assert wrong(1, page("16384", 3), page("16384.1", 4), page("16390_init", 0)) == [
         "3 pages do not verify: "
-        "block 3 of base/5/16384, block 4 of base/5/16384.1, block 0 of base/5/16390_vm"
+        "block 3 of base/5/16384, block 4 of base/5/16384.1, block 0 of base/5/16390_init"
     ]
 
 
 def test_pages_of_a_free_space_map_do_not_count() -> None:
-    assert wrong(1, page("16384_fsm", 0), page("16384_fsm.1", 3)) == []
+    assert wrong(1, page("16384_fsm", 0), page("16384_vm.1", 3)) == []
     (fault,) = wrong(1, page("16384_fsm", 0), page("16384", 3))
     assert fault == "1 pages do not verify: block 3 of base/5/16384"
 
