@@ -25,7 +25,7 @@ from workloads.ledger import Ledger
 pytestmark = pytest.mark.slow
 
 STRICT = Contract("strict")
-STATES_MAX = 12
+STATES_MAX = 18
 """Enough for each row's verdict; `make proof` looks at more."""
 
 
