@@ -58,6 +58,17 @@ static struct record *write_begin(int descriptor, const struct file *file, struc
   return record;
 }
 
+/*
+ * What the kernel is given: the recorded copy, so that the log and the file hold the same bytes even where another
+ * process changes the engine's buffer meanwhile (PostgreSQL writes pages of shared memory that others still fill).
+ * A direct write needs the alignment of the original.
+ */
+static struct iovec written_bytes(const struct record *record) {
+  return (struct iovec){(void *)(uintptr_t)record->payload, record->payload_bytes};
+}
+
+static bool is_direct(const struct record *record) { return (record->flags & FLAG_DIRECT) != 0; }
+
 static ssize_t write_end(const struct record *record, const struct file *file, bool locked, ssize_t result) {
   record_end(record, result, file->inode);
   if (locked) unlock_file(file->inode);
@@ -76,7 +87,8 @@ INTERPOSED ssize_t write(int descriptor, const void *buffer, size_t bytes) {
   struct iovec part = {(void *)(uintptr_t)buffer, bytes};
   bool locked;
   struct record *record = write_begin(descriptor, &file, (struct data){&part, 1}, -1, 0, &locked);
-  return write_end(record, &file, locked, real()->write(descriptor, buffer, bytes));
+  const struct iovec copy = is_direct(record) ? part : written_bytes(record);
+  return write_end(record, &file, locked, real()->write(descriptor, copy.iov_base, copy.iov_len));
 }
 
 INTERPOSED ssize_t pwrite(int descriptor, const void *buffer, size_t bytes, off_t offset) {
@@ -87,7 +99,8 @@ INTERPOSED ssize_t pwrite(int descriptor, const void *buffer, size_t bytes, off_
   struct iovec part = {(void *)(uintptr_t)buffer, bytes};
   bool locked;
   struct record *record = write_begin(descriptor, &file, (struct data){&part, 1}, offset, 0, &locked);
-  return write_end(record, &file, locked, real()->pwrite(descriptor, buffer, bytes, offset));
+  const struct iovec copy = is_direct(record) ? part : written_bytes(record);
+  return write_end(record, &file, locked, real()->pwrite(descriptor, copy.iov_base, copy.iov_len, offset));
 }
 
 INTERPOSED ssize_t pwrite64(int descriptor, const void *buffer, size_t bytes, off64_t offset) {
@@ -99,6 +112,8 @@ INTERPOSED ssize_t writev(int descriptor, const struct iovec *parts, int count) 
   if (count < 0 || !enter_file(descriptor, &file, "writev")) return real()->writev(descriptor, parts, count);
   bool locked;
   struct record *record = write_begin(descriptor, &file, (struct data){parts, count}, -1, 0, &locked);
+  const struct iovec copy = written_bytes(record);
+  if (!is_direct(record)) parts = &copy, count = 1;
   return write_end(record, &file, locked, real()->writev(descriptor, parts, count));
 }
 
@@ -108,6 +123,8 @@ INTERPOSED ssize_t pwritev(int descriptor, const struct iovec *parts, int count,
     return real()->pwritev(descriptor, parts, count, offset);
   bool locked;
   struct record *record = write_begin(descriptor, &file, (struct data){parts, count}, offset, 0, &locked);
+  const struct iovec copy = written_bytes(record);
+  if (!is_direct(record)) parts = &copy, count = 1;
   return write_end(record, &file, locked, real()->pwritev(descriptor, parts, count, offset));
 }
 
@@ -121,6 +138,8 @@ INTERPOSED ssize_t pwritev2(int descriptor, const struct iovec *parts, int count
     return real()->pwritev2(descriptor, parts, count, offset, rwf);
   bool locked;
   struct record *record = write_begin(descriptor, &file, (struct data){parts, count}, offset, rwf, &locked);
+  const struct iovec copy = written_bytes(record);
+  if (!is_direct(record)) parts = &copy, count = 1;
   return write_end(record, &file, locked, real()->pwritev2(descriptor, parts, count, offset, rwf));
 }
 
