@@ -44,6 +44,11 @@ NEUTRAL_SETTINGS: Mapping[str, str] = {
 }
 """For reading what a recovery left: nothing hides damage, and nothing else is at work meanwhile."""
 
+_SIZES = frozenset(
+    ("max_prepared_transactions", "max_locks_per_transaction", "max_connections", "max_worker_processes")
+)
+"""What a cluster may hold more of than the defaults have room for: prepared transactions, and their locks."""
+
 
 @dataclass(frozen=True)
 class Servers:
@@ -146,4 +151,5 @@ class PostgresqlLaunch:
 
     def start_neutral(self, *, deadline_s: float = START_DEADLINE_S) -> Server:
         """Start a server with settings that hide nothing, in a cluster that one has run in before."""
-        return self.servers.start(self.cluster, NEUTRAL_SETTINGS, deadline_s=deadline_s)
+        kept = {name: value for name, value in self.settings.items() if name.lower() in _SIZES}
+        return self.servers.start(self.cluster, {**kept, **NEUTRAL_SETTINGS}, deadline_s=deadline_s)

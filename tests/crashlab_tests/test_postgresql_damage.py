@@ -8,7 +8,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import psutil
@@ -402,3 +402,20 @@ def test_a_backend_that_crashes_while_it_reads_is_damage(
     monkeypatch.setattr(tables, "read", dying(signal.SIGSEGV, at=at))
     reasons, found = told(load, load.verified())
     assert "corrupt" in reasons and found == stage
+
+
+def test_what_recovery_brings_back_fits_into_the_neutral_server(load: KilledLoad) -> None:
+    """A prepared transaction needs its slot in every server that meets it."""
+    room = {"max_prepared_transactions": "4"}
+
+    def prepare(launch: PostgresqlLaunch) -> None:
+        with replace(launch, settings=room).start() as server, Session(server.address) as session:
+            session.query("BEGIN")
+            session.query("INSERT INTO pgbench_tellers VALUES (4711, 1, 0)")
+            session.query("PREPARE TRANSACTION 'left'")
+            server.kill()
+
+    found = load.verified(prepare, room)
+    assert (found.stage, found.error) == ("", "")
+    refused = load.verified(prepare)
+    assert not refused.recovered and "max_prepared_transactions" in refused.error

@@ -99,6 +99,28 @@ def test_unlogged_tables_and_sql_behind_the_load(lab: PostgresqlLab) -> None:
 
 
 @pytest.mark.parametrize(
+    ("script", "fate"), [("INSERT INTO gone VALUES (1);", "u"), ("DELETE FROM kept;", "p")]
+)
+def test_the_rider_shares_the_fate_of_what_the_script_writes(
+    lab: PostgresqlLab, script: str, fate: str
+) -> None:
+    sql = "CREATE UNLOGGED TABLE gone (a int); CREATE TABLE kept (a int);"
+    with loaded(lab, TPCB.with_options(init_sql=sql, script=script)).start() as server:
+        rider = "select relpersistence from pg_class where relname = 'duratune_rider'"
+        assert values(server, rider) == [fate]
+
+
+def test_a_tablespace_outside_is_refused_and_nothing_stays_in_it(lab: PostgresqlLab) -> None:
+    place, outside = lab.place("refused"), lab.place("outside")
+    lab.engine.user.give(outside)
+    sql = f"CREATE TABLESPACE ts LOCATION '{outside}'; ALTER TABLE pgbench_history SET TABLESPACE ts;"
+    with nothing_left(), pytest.raises(InvalidInput, match="tablespace ts lies outside") as caught:
+        TPCB.with_options(init_sql=sql).load(lab.engine.launch({}, place), place, 1)
+    assert caught.value.where == "--init-sql"
+    assert list(outside.glob("PG_*")) == []
+
+
+@pytest.mark.parametrize(
     ("sql", "words"),
     [
         ("CREATE INDEX x ON nowhere (a);", 'relation "nowhere" does not exist'),

@@ -122,7 +122,10 @@ def test_the_rider_stands_inside_the_last_transaction() -> None:
         "SELECT 1;",
     ]
     assert (script.table, script.column) == (RIDER_TABLE, "token")
-    assert script.notes == ("mine.sql gets a rider insert at the end of its last transaction (line 4)",)
+    assert script.notes == (
+        "mine.sql gets a rider insert at the end of its last transaction (line 4)",
+        "what mine.sql writes outside of that transaction (line 1) is not judged by itself",
+    )
 
 
 @pytest.mark.parametrize(
@@ -162,3 +165,26 @@ def test_a_script_that_cannot_be_used_is_refused(text: str, fault: str) -> None:
 def test_a_savepoint_ends_no_transaction() -> None:
     wrapped = identified_custom("SAVEPOINT a;\nROLLBACK TO SAVEPOINT a;\nDELETE FROM t;", "my.sql")
     assert wrapped.text.count("BEGIN") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("BEGIN; DELETE FROM t;\nPREPARE TRANSACTION 'a'; COMMIT PREPARED 'a';", "line 2: a prepared"),
+        ("BEGIN; DELETE FROM t;\nCOMMIT AND CHAIN; DELETE FROM t; COMMIT;", "line 2: AND CHAIN"),
+        (
+            "BEGIN; SET LOCAL synchronous_commit = off;\nDELETE FROM t; END; BEGIN; DELETE FROM u; COMMIT;",
+            "line 1 sets synchronous_commit, and line 2 writes outside",
+        ),
+    ],
+)
+def test_a_transaction_that_would_not_be_judged_is_refused(text: str, fault: str) -> None:
+    with pytest.raises(InvalidInput, match=fault):
+        identified_custom(text, "mine.sql")
+
+
+def test_a_write_outside_of_the_last_transaction_is_told() -> None:
+    script = identified_custom("DELETE FROM t;\nBEGIN; DELETE FROM u; COMMIT AND NO CHAIN;", "mine.sql")
+    assert "(line 1) is not judged by itself" in script.notes[1]
+    single = identified_custom("BEGIN; SET LOCAL synchronous_commit = off; DELETE FROM t; COMMIT;", "s.sql")
+    assert len(single.notes) == 1

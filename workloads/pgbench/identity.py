@@ -31,6 +31,7 @@ _WRITES = frozenset(("INSERT", "UPDATE", "DELETE", "MERGE", "COPY", "CALL", "DO"
 _ROLLS_BACK = ("ROLLBACK", "ABORT")
 _BEGINS, _ENDS = frozenset(("BEGIN", "START")), frozenset(("COMMIT", "END"))
 _MAY_HIDE_A_WRITE = "WITH"
+COMMIT_SETTING = "synchronous_commit"
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,9 @@ def identified_custom(text: str, where: str) -> Script:
         raise InvalidInput("the script holds no SQL command", where=where)
     if not any(_may_write(command) for command in commands):
         return Script(text)
+    _refuse_what_no_rider_can_ride(commands, where)
     first, last = _last_transaction(commands, where)
+    notes: tuple[str, ...]
     if first is None:
         _refuse_ends(commands, where)
         notes = (
@@ -100,9 +103,49 @@ def identified_custom(text: str, where: str) -> Script:
         notes = (
             f"{where} gets a rider insert at the end of its last transaction (line {commands[last].line})",
         )
+        notes += _unridden(commands, first, last, where)
         whole = [*commands[:last], _RIDER, *commands[last:]]
     body = "".join(f"{command.render()}\n" for command in whole)
     return Script(_counting() + body, RIDER_TABLE, "token", notes)
+
+
+def _refuse_what_no_rider_can_ride(commands: list[Command], where: str) -> None:
+    """Raises InvalidInput for transactions whose commit is not the one that a client sees answered."""
+    for command in commands:
+        words = command.text.upper().split()
+        what = ""
+        if command.keyword == "PREPARE" and words[1:2] == ["TRANSACTION"]:
+            what = "a prepared transaction is committed by another command than the one that it ends with"
+        elif command.keyword in (*_ENDS, *_ROLLS_BACK) and "CHAIN" in words and "NO" not in words:
+            what = "AND CHAIN begins another transaction by itself"
+        if what:
+            raise InvalidInput(
+                f"line {command.line}: {what}, so a rider insert cannot tell which was lost",
+                where=where,
+                hint="use plain BEGIN and COMMIT for a durability check, or duratune bench to measure it",
+            )
+
+
+def _unridden(commands: list[Command], first: int, last: int, where: str) -> tuple[str, ...]:
+    """What is said of writes outside of the last transaction, which carry no token.
+
+    Raises InvalidInput where the script itself changes what a commit promises: then they may be lost while
+    the last one holds.
+    """
+    outside = [command for command in (*commands[:first], *commands[last:]) if _may_write(command)]
+    if not outside:
+        return ()
+    changes = [command for command in commands if COMMIT_SETTING in command.text.lower()]
+    if changes:
+        raise InvalidInput(
+            f"line {changes[0].line} sets {COMMIT_SETTING}, and line {outside[0].line} writes outside of the "
+            "last transaction, which is the only one that is judged",
+            where=where,
+            hint="give each transaction a script of its own",
+        )
+    return (
+        f"what {where} writes outside of that transaction (line {outside[0].line}) is not judged by itself",
+    )
 
 
 def _refuse_ends(commands: list[Command], where: str) -> None:

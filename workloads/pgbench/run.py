@@ -6,7 +6,6 @@ then is its transaction log whole.
 
 from __future__ import annotations
 
-import re
 import signal
 import threading
 import time
@@ -22,6 +21,7 @@ from engines.process import Child, DeadlinePassed, Killed
 from knobs.errors import DuratuneError, InvalidInput, Undecided
 from workloads.ledger import STOP_NONE, STOP_WRITE_LOG_FULL, Ledger
 from workloads.pgbench import transaction_log
+from workloads.postgresql.preparation import check_behind
 from workloads.workload import Event, Plan
 
 POLL_S = 0.005
@@ -29,11 +29,6 @@ CHECK_S = 0.25
 """How often the server is asked whether it still is well; its log is read for that."""
 END_DEADLINE_S = 30.0
 PROVOKE_DEADLINE_S = 120.0
-LOST_S = 5.0
-"""How long a server has to show why a connection to it was lost."""
-_LOST = re.compile(
-    r"backend died|server closed the connection|postmaster exit|crash of another server process"
-)
 PROVOCATIONS: dict[str, Sequence[str]] = {
     "flush": ("CHECKPOINT",),
     "compact": ("VACUUM", "SELECT pg_switch_wal()"),
@@ -239,12 +234,7 @@ class PgbenchRun:
         else's, or its own. Raises ServerDied, Undecided or InvalidInput."""
         code = self.client.wait(END_DEADLINE_S, "its end")
         said = self.client.log_tail()
-        self.server.check()
-        # A connection is lost a moment before its server has ended, or has said which process died.
-        ends_s = time.monotonic() + (LOST_S if _LOST.search(said) else 0.0)
-        while time.monotonic() < ends_s:
-            time.sleep(POLL_S)
-            self.server.check()
+        check_behind(self.server, said)
         if code < 0:
             raise Undecided(
                 f"pgbench was ended by signal {signal.Signals(-code).name}",

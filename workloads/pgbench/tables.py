@@ -7,10 +7,14 @@ history is empty, so every balance is the sum of its history, whichever transact
 
 from __future__ import annotations
 
+import re
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from engines.postgresql.session import Session
+from knobs.errors import InvalidInput
 from workloads.pgbench.options import (
     ACCOUNTS_PER_SCALE,
     BRANCHES_PER_SCALE,
@@ -41,6 +45,11 @@ with scanned as (
 select there, {wrong} from scanned
 """
 """The table is read once: most of a state's time goes into reading the accounts."""
+_TABLESPACES = """
+select spcname, pg_tablespace_location(oid), 'PG_' || (current_setting('server_version_num')::int / 10000)
+    || '_' || (select catalog_version_no from pg_control_system())
+from pg_catalog.pg_tablespace where pg_tablespace_location(oid) like '/%'
+"""
 _UNLOGGED = """
 select relname from pg_catalog.pg_class where relpersistence = 'u' and relkind = 'r' order by relname
 """
@@ -72,3 +81,24 @@ def read(session: Session, script: str, options: PgbenchOptions) -> Kept:
 def unlogged_tables(session: Session) -> list[str]:
     """The tables that PostgreSQL empties after a crash."""
     return [row[0] or "" for row in session.query(_UNLOGGED)]
+
+
+def named_in(script: str, names: Sequence[str]) -> list[str]:
+    """Which of these tables a script names, whatever it does with them."""
+    return [name for name in names if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", script, re.IGNORECASE)]
+
+
+def refuse_tablespaces(session: Session) -> None:
+    """Raises InvalidInput where the cluster was given a tablespace, once what lies there is removed: it is
+    outside of the cluster's own folder, where no crash state and no clone would have it."""
+    found = session.query(_TABLESPACES)
+    if not found:
+        return
+    for _, location, version in found:
+        # Made by this very cluster: PostgreSQL refuses one that is there already.
+        shutil.rmtree(Path(location or "") / (version or ""), ignore_errors=True)
+    raise InvalidInput(
+        f"tablespace {found[0][0]} lies outside of the private cluster, at {found[0][1]}",
+        where="--init-sql",
+        hint="leave out CREATE TABLESPACE, and TABLESPACE behind tables and indexes",
+    )

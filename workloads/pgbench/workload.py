@@ -16,7 +16,14 @@ from engines.postgresql.session import Session
 from engines.process import Child, LaunchSpec, Watcher
 from knobs.errors import InvalidInput, MachineLacks, Undecided
 from workloads.ledger import Ledger
-from workloads.pgbench.identity import RIDER_SCHEMA, Script, identified_builtin, identified_custom
+from workloads.pgbench import tables
+from workloads.pgbench.identity import (
+    RIDER_SCHEMA,
+    RIDER_TABLE,
+    Script,
+    identified_builtin,
+    identified_custom,
+)
 from workloads.pgbench.options import BUILTINS, BYTES_PER_SCALE, PgbenchOptions
 from workloads.pgbench.reader import PgbenchReader
 from workloads.pgbench.run import PgbenchRun
@@ -24,6 +31,7 @@ from workloads.postgresql.preparation import (
     EACH_BEFORE,
     FIRST_LOAD_DEADLINE_S,
     add_amcheck,
+    check_behind,
     settings_in_force,
 )
 from workloads.postgresql.sync_count import sample_syncs
@@ -108,6 +116,8 @@ class PgbenchWorkload:
                 "scale": self.options.scale,
                 "unlogged": self.options.unlogged_tables,
                 "init": self.options.init_sql,
+                # Whether its rider is logged depends on what is written beside it.
+                "script": self.options.script if self.options.init_sql else "",
             }
         )
         template = launch.servers.template(
@@ -131,6 +141,11 @@ class PgbenchWorkload:
             path.write_text(self.options.init_sql, encoding="utf-8")
             arguments = ["--no-psqlrc", "--quiet", "-v", "ON_ERROR_STOP=1", "-f", str(path)]
             self._to_end(server, "psql", arguments, folder / "init", deadline_s)
+            with Session(server.address) as session:
+                tables.refuse_tablespaces(session)
+                # The rider shares the fate of what the script writes: of a table that a crash empties too.
+                if tables.named_in(self.options.script, tables.unlogged_tables(session)):
+                    session.query(f"ALTER TABLE {RIDER_TABLE} SET UNLOGGED")
 
     def _to_end(
         self, server: Server, program: str, arguments: list[str], log: Path, deadline_s: float
@@ -146,7 +161,7 @@ class PgbenchWorkload:
             code = child.wait(deadline_s, f"{program} {arguments[0]}")
             said = child.log_tail()
         if code != 0:
-            server.check()
+            check_behind(server, said)
             lines = [line for line in said.splitlines() if "rror" in line] or said.splitlines()
             if "No space left" in said:
                 raise MachineLacks(

@@ -1,6 +1,9 @@
-"""What is done to a server before a load runs on it."""
+"""What is done to a server before a load runs on it, and asked of it where a client of it failed."""
 
 from __future__ import annotations
+
+import re
+import time
 
 from engines.postgresql import readback
 from engines.postgresql.server import Server
@@ -12,6 +15,11 @@ EACH_BEFORE = 25
 """Transactions of every client by which a recorded run begins: the engine's count of syncs is read when
 their sessions have ended, for it is brought up to date only then."""
 FIRST_LOAD_DEADLINE_S = 60.0
+LOST_S, POLL_S = 5.0, 0.005
+"""How long a server has to show why a connection to it was lost."""
+_LOST = re.compile(
+    r"backend died|server closed the connection|postmaster exit|crash of another server process"
+)
 _NO_EXTENSION = ("58P01", "0A000")
 
 
@@ -35,3 +43,15 @@ def add_amcheck(server: Server) -> None:
         except StatementFailed as error:
             if error.sqlstate not in _NO_EXTENSION:
                 raise
+
+
+def check_behind(server: Server, said: str) -> None:
+    """Raise ServerDied where it is the server that failed, and not the client that ``said`` this.
+
+    A connection is lost a moment before its server has ended, or has said which process died.
+    """
+    server.check()
+    ends_s = time.monotonic() + (LOST_S if _LOST.search(said) else 0.0)
+    while time.monotonic() < ends_s:
+        time.sleep(POLL_S)
+        server.check()
