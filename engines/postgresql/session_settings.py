@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import PurePath
 
-from engines.postgresql.readback import Difference, Readback, RoleSetting
+from engines.postgresql.readback import Difference, Effective, Readback, RoleSetting
 from knobs.finding import Finding
 
-MANUAL_ROLE = "sql-alterrole.html"
+MANUAL_ROLE, MANUAL_SYSTEM = "sql-alterrole.html", "sql-altersystem.html"
+ALTER_SYSTEM, _AUTO_FILE = "ALTER SYSTEM", "postgresql.auto.conf"
 _FROM_ELSEWHERE = ("global", "database", "user", "database user", "client", "session")
 
 
@@ -32,9 +34,10 @@ class SessionSettings:
             values=readback.values(),
             differences=tuple(differences),
             elsewhere={
-                name: setting.source
+                name: ALTER_SYSTEM if _is_altered(setting) else setting.source
                 for name, setting in readback.settings.items()
-                if setting.source in _FROM_ELSEWHERE and setting.value != setting.boot_value
+                if _is_altered(setting)
+                or (setting.source in _FROM_ELSEWHERE and setting.value != setting.boot_value)
             },
             role_settings=tuple(
                 each
@@ -82,10 +85,27 @@ class SessionSettings:
                     )
                 )
         found += [
+            Finding(
+                "set-by-alter-system",
+                name,
+                self.values[name],
+                "",
+                "nothing by itself",
+                "ALTER SYSTEM has set it, in postgresql.auto.conf of the loaded cluster",
+                MANUAL_SYSTEM,
+            )
+            for name, source in self.elsewhere.items()
+            if source == ALTER_SYSTEM and name not in named
+        ]
+        found += [
             Finding("refused-line", error.partition(":")[0], "", "", "nothing", error, "pg_file_settings")
             for error in self.file_errors
         ]
         return found
+
+
+def _is_altered(setting: Effective) -> bool:
+    return PurePath(setting.file).name == _AUTO_FILE
 
 
 def _what(difference: Difference) -> str:

@@ -86,9 +86,13 @@ def release(data: Path) -> list[str]:
 
 
 def release_below(folder: Path) -> list[str]:
-    """`release` for each data folder that is ``folder`` or lies at most two levels below it."""
-    found = [path for depth in ("", "*/", "*/*/") for path in folder.glob(f"{depth}{_VERSION_FILE}")]
-    return [name for path in found for name in release(path.parent)]
+    """`release` for each data folder that is ``folder`` or lies below it, however deep."""
+    released = []
+    for place, folders, files in os.walk(folder):
+        if _VERSION_FILE in files:
+            released += release(Path(place))
+            folders.clear()  # What lies in a data folder is no other's.
+    return released
 
 
 def _segment(data: Path) -> _Segment | None:

@@ -102,6 +102,18 @@ def test_a_role_that_sets_what_is_the_default_anyway_adds_nothing() -> None:
     assert findings(found("user", at_default, value="on")) == []
 
 
+def test_what_alter_system_has_set_is_named() -> None:
+    altered = replace(
+        effective("fsync", "off", "configuration file", "on"), file="/x/postgresql.auto.conf", line=3
+    )
+    readback = found("default", value="on")
+    readback = replace(readback, settings={**readback.settings, "fsync": altered})
+    (told,) = findings(readback)
+    assert (told.rule, told.setting, told.value) == ("set-by-alter-system", "fsync", "off")
+    (proposed,) = findings(readback, {"fsync": "on"})
+    assert proposed.rule == "not-in-force" and "ALTER SYSTEM wins" in proposed.why
+
+
 def test_a_line_that_the_server_refused_is_told() -> None:
     readback = replace(found("default", value="on"), file_errors=[REFUSED])
     (finding,) = findings(readback)
