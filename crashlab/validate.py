@@ -102,10 +102,11 @@ def validate(
     subject: Subject, contract: Contract, plan: CrashPlan, lab: Lab, folder: Path, seed: int
 ) -> CrashEvidence:
     """Everything that `duratune crash` does, into an existing run folder."""
-    lab.say("controls: one lossy and one honest run for the kill and for each crash model")
-    controls = lab.controls(subject, list(plan.states), seed)
+    # First, because settings that an engine does not start with are told by it at once.
     lab.say(f"measuring for {plan.measure.measure_s:g} s, then SIGKILL while the load runs")
     killed = lab.measure(subject, plan.measure, seed)
+    lab.say("controls: one lossy and one honest run for the kill and for each crash model")
+    controls = lab.controls(subject, list(plan.states), seed)
     lab.say(f"recording {plan.record.operations} operations")
     recording = lab.record(subject, contract, plan.record, folder / "recording", seed)
     planned = plan_all(recording, plan.states, seed)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -112,6 +113,7 @@ class _Recoverer:
         self._subject = subject
         self._work = work
         self._advance = advance
+        self._is_given_up = threading.Event()
         (work / "pool").mkdir()
         self._materialiser = Materialiser(work / "pool", recording.folder / "base", recording.reader)
 
@@ -120,8 +122,15 @@ class _Recoverer:
         # What is read lazily is read here, once, and not by two threads at the same time.
         _ = self._recording.horizons
         with ThreadPoolExecutor(workers) as pool:
-            shares = [pool.submit(self._worker, planned[share::workers], share) for share in range(workers)]
-            found = {state.planned.id: state for share in shares for state in share.result()}
+            try:
+                shares = [
+                    pool.submit(self._worker, planned[share::workers], share) for share in range(workers)
+                ]
+                found = {state.planned.id: state for share in shares for state in share.result()}
+            except BaseException:
+                # An interrupt, mostly: leaving the pool waits for its workers, so these end with their state.
+                self._is_given_up.set()
+                raise
         return [found[state.id] for state in planned]
 
     def _worker(self, planned: Sequence[PlannedState], number: int) -> list[RecoveredState]:
@@ -130,6 +139,8 @@ class _Recoverer:
         states, target = [], folder / "state"
         with self._subject.workload.verifier(folder) as verifier:
             for state in planned:
+                if self._is_given_up.is_set():
+                    break
                 try:
                     recovered = recover_patiently(partial(self._attempt, verifier, state, folder, target))
                     states.append(RecoveredState(state, recovered, lack_of_room(recovered, folder)))

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import os
+import threading
+import time
+from pathlib import Path
+from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
+from crashlab.judging import judge as judge_module
 from crashlab.judging.judge import judge_recovered, judge_states, recover_patiently
 from crashlab.judging.oracle import Cut
 from crashlab.judging.verdict import Verdict
+from crashlab.states.plan import PlannedState
 from knobs.contract import Contract
 from tests.crashlab_tests.histories import W, history, initial_rows, rows
 from tests.crashlab_tests.runs import failed, recorded_log, recording, recovered, state
 from tests.crashlab_tests.tapes import MILLISECOND
-from workloads.workload import HEADER_READABLE, Recovered
+from workloads.workload import HEADER_READABLE, Recovered, Verifier
 
 STRICT, PROCESS = Contract("strict"), Contract("process")
 CUT = Cut(10, 10 * MILLISECOND, 10)
@@ -163,3 +170,33 @@ def test_a_reason_is_told_once_and_its_evidence_each_time() -> None:
     found = judge_recovered(PAST, broken, CUT, STRICT, "power-cut")
     assert found.reasons.count("corrupt") == 1
     assert "checksum: block checksum mismatch" in found.evidence and len(found.evidence) > 1
+
+
+def test_an_interrupt_does_not_wait_for_the_states_that_are_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C comes to the thread that waits; the workers end with the state that they are at."""
+    tape, log_map = recorded_log(LATER)
+    made = recording(tape.disk(), LATER, log_map)
+    begun: list[str] = []
+
+    class Recoverer(judge_module._Recoverer):
+        def __init__(self) -> None:
+            self._recording, self._work, self._advance = made, tmp_path, lambda: None
+            self._subject, self._is_given_up = MagicMock(), threading.Event()
+
+        def _attempt(
+            self, verifier: Verifier[Any], state: PlannedState, folder: Path, target: Path
+        ) -> Recovered:
+            del verifier, folder, target
+            begun.append(state.id)
+            if len(begun) == 4:
+                raise KeyboardInterrupt
+            time.sleep(0.02)
+            return recovered(WHOLE)
+
+    monkeypatch.setattr(judge_module, "workers_at_most", lambda: 2)
+    planned = [PlannedState("cache", position, 1, "uniform", "") for position in range(100)]
+    with pytest.raises(KeyboardInterrupt):
+        Recoverer().recover(planned)
+    assert 4 <= len(begun) < 20
