@@ -2,7 +2,7 @@
 verdict.
 
 Pure and free of imports that start slowly: static checks of two configurations live on it. Each finding cites
-the section of the manual; "seen" means rows counted after a SIGKILL or a power cut of PostgreSQL 15.18.
+the section of the manual; "in trials" means rows counted after a SIGKILL or a power cut of PostgreSQL 15.18.
 
 It looks at the server's settings. What ALTER ROLE, ALTER DATABASE or the session itself sets, and tables that
 were created UNLOGGED, are in no configuration file and cannot be seen here. `failover` is what happens when a
@@ -113,7 +113,8 @@ WEAKNESSES: tuple[Weakness, ...] = (
         "power-cut",
         _is(FSYNC, "off"),
         "every acknowledged write that the operating system had not written by itself, in any order",
-        "neither WAL nor data files are ever synced; seen: 22,839 of 22,839 lost at a cut, 0 after SIGKILL",
+        "neither WAL nor data files are ever synced; in trials: 22,839 of 22,839 lost at a cut, 0 after "
+        "SIGKILL",
     ),
     Weakness(
         "nothing-synced",
@@ -129,7 +130,7 @@ WEAKNESSES: tuple[Weakness, ...] = (
         "process-crash",
         _acknowledges_early,
         _NEWEST,
-        f"{_EARLY}; seen: 0 to 29 of 3,700 lost after SIGKILL",
+        f"{_EARLY}; in trials: 0 to 29 of 3,700 lost after SIGKILL",
         _window_ms,
         only_newest=True,
     ),
@@ -139,7 +140,7 @@ WEAKNESSES: tuple[Weakness, ...] = (
         "power-cut",
         _acknowledges_early,
         _NEWEST,
-        f"{_EARLY}; seen: 179 of 19,927 lost at a cut",
+        f"{_EARLY}; in trials: 179 of 19,927 lost at a cut",
         _window_ms,
         only_newest=True,
     ),
@@ -149,8 +150,8 @@ WEAKNESSES: tuple[Weakness, ...] = (
         "torn-page",
         _is(FULL_PAGES, "off"),
         "pages that were being written at a power cut, and with them the start of the server",
-        "a half-written page cannot be made whole from the WAL; seen: 6 of 6 cuts inside a checkpoint did "
-        "not start",
+        "a half-written page cannot be made whole from the WAL; in trials: 6 of 6 cuts inside a checkpoint "
+        "did not start",
     ),
     Weakness(
         "failed-sync-forgotten",

@@ -1,8 +1,8 @@
 """What RocksDB settings promise to an acknowledged write: a prediction from the catalogue, never a verdict.
 
 Pure and free of imports that start slowly: static checks of two configurations live on it. Each statement
-cites a line of the header (the snapshot's version), or a run: "seen" means rows counted after SIGKILL or a
-clean close of RocksDB 7.8.3.
+cites a line of the header (the snapshot's version), or a run: "in trials" means rows counted after SIGKILL or
+a clean close of RocksDB 7.8.3.
 
 An OPTIONS file cannot promise a power cut: WriteOptions.sync lives in the application. Where a configuration
 does not state it, the power cut is `unknown`; `breaking`, which judges a candidate that will be run, takes
@@ -127,7 +127,7 @@ WEAKNESSES: tuple[Weakness, ...] = (
         "process-crash",
         lambda s: _on(s, DISABLE_WAL),
         "every acknowledged write since the last flush of its memtable",
-        "nothing of a write is on disk before its memtable is flushed; seen: 0 of 1000 after SIGKILL",
+        "nothing of a write is on disk before its memtable is flushed; in trials: 0 of 1000 after SIGKILL",
     ),
     Weakness(
         "no-wal",
@@ -143,7 +143,7 @@ WEAKNESSES: tuple[Weakness, ...] = (
         "recovery",
         lambda s: _on(s, DISABLE_WAL) and _on(s, AVOID_FLUSH),
         "the same writes also at a clean close",
-        "closing does not flush, and there is no WAL to replay; seen: 0 of 1000 after a clean close",
+        "closing does not flush, and there is no WAL to replay; in trials: 0 of 1000 after a clean close",
     ),
     Weakness(
         "buffered-wal",
@@ -152,7 +152,7 @@ WEAKNESSES: tuple[Weakness, ...] = (
         _is_buffered,
         "the newest acknowledged writes, as many as the WAL buffer of the process holds",
         "WAL records leave the process only with FlushWAL or a synced write; SyncWAL alone returns OK and "
-        "saves nothing; seen: 0 of 1000 after SIGKILL, 1000 with FlushWAL(false)",
+        "saves nothing; in trials: 0 of 1000 after SIGKILL, 1000 with FlushWAL(false)",
         lambda s: _every_ms(s, FLUSH_EVERY, SYNC_EVERY),
         only_newest=True,
     ),
@@ -162,7 +162,8 @@ WEAKNESSES: tuple[Weakness, ...] = (
         "power-cut",
         _is_unsynced,
         "the newest acknowledged writes that the operating system had not written",
-        "a write returns once the operating system has it; seen: 3623 of 359974 at a cut, a contiguous tail",
+        "a write returns once the operating system has it; in trials: 3623 of 359974 at a cut, a contiguous "
+        "tail",
         lambda s: _every_ms(s, SYNC_EVERY),
         only_newest=True,
     ),
@@ -172,7 +173,7 @@ WEAKNESSES: tuple[Weakness, ...] = (
         "recovery",
         _is(BEST_EFFORTS, "true"),
         "every write that is not in a table file, synced or not, at each open",
-        "WAL files are not used for recovery; seen: 0 of 1000 synced writes after SIGKILL, and "
+        "WAL files are not used for recovery; in trials: 0 of 1000 synced writes after SIGKILL, and "
         "after a clean close",
     ),
     Weakness(
@@ -189,7 +190,7 @@ WEAKNESSES: tuple[Weakness, ...] = (
         "hidden-corruption",
         _mode("kSkipAnyCorruptedRecords"),
         "writes in the middle of the WAL, while later ones survive",
-        "damaged records are skipped; seen: 984 of 1000 with a hole after 8 damaged bytes",
+        "damaged records are skipped; in trials: 984 of 1000 with a hole after 8 damaged bytes",
     ),
     Weakness(
         "torn-tail-refused",
@@ -198,7 +199,7 @@ WEAKNESSES: tuple[Weakness, ...] = (
         _unsynced_mode("kAbsoluteConsistency"),
         "the database does not open until somebody repairs it",
         "an unsynced last record may be torn by a power cut, and this mode refuses any damage; "
-        "seen: refuses after 7 bytes were cut off",
+        "in trials: refuses after 7 bytes were cut off",
     ),
     Weakness(
         "damage-refused",
@@ -207,7 +208,7 @@ WEAKNESSES: tuple[Weakness, ...] = (
         _unsynced_mode("kTolerateCorruptedTailRecords"),
         "the database does not open until somebody repairs it",
         "unsynced WAL bytes may reach the disk out of order, and this mode refuses damage before the last "
-        "record; seen: refuses after 8 damaged bytes in the middle",
+        "record; in trials: refuses after 8 damaged bytes in the middle",
     ),
     Weakness(
         "mmap-wal-sync",
@@ -284,11 +285,12 @@ HARMLESS: dict[str, str] = {
     "DBOptions.wal_bytes_per_sync": "sync_file_range only: it makes nothing durable, and loses nothing",
     "DBOptions.bytes_per_sync": "sync_file_range only: a finished table file is synced anyway",
     "DBOptions.strict_bytes_per_sync": "it bounds writeback and gives no persistence guarantee",
-    "DBOptions.unordered_write": "it relaxes snapshots, not durability; seen: 1000 of 1000 after SIGKILL",
-    "DBOptions.enable_pipelined_write": "seen: 1000 of 1000 after SIGKILL",
-    "DBOptions.two_write_queues": "seen: 1000 of 1000 after SIGKILL",
+    "DBOptions.unordered_write": "it relaxes snapshots, not durability; in trials: 1000 of 1000 after "
+    "SIGKILL",
+    "DBOptions.enable_pipelined_write": "in trials: 1000 of 1000 after SIGKILL",
+    "DBOptions.two_write_queues": "in trials: 1000 of 1000 after SIGKILL",
     "DBOptions.atomic_flush": "it adds nothing while every write goes through the WAL",
-    "DBOptions.WAL_ttl_seconds": "it keeps obsolete WALs longer; seen: 1000 of 1000 after SIGKILL",
+    "DBOptions.WAL_ttl_seconds": "it keeps obsolete WALs longer; in trials: 1000 of 1000 after SIGKILL",
     "DBOptions.WAL_size_limit_MB": "it limits the archive of obsolete WALs",
     "DBOptions.recycle_log_file_num": "the engine sets it to 0 unless damaged records are skipped",
     "DBOptions.track_and_verify_wals_in_manifest": "it makes a lost synced WAL loud instead of silent",
@@ -304,6 +306,6 @@ CAVEATS: tuple[Weakness, ...] = (
         _mode("kAbsoluteConsistency"),
         "nothing is lost, but the database does not open until somebody changes the mode",
         "a SIGKILL may cut the WAL write under way between two pages, and this mode refuses a torn last "
-        "record; seen: 40 of 60 kills cut appends of 19,200 bytes (Linux 6.18, ext4)",
+        "record; in trials: 40 of 60 kills cut appends of 19,200 bytes (Linux 6.18, ext4)",
     ),
 )

@@ -236,6 +236,34 @@ def test_what_no_candidate_can_mend(contract: str, sets: tuple[str, ...], named:
     assert named in said and bool(said) == bool(named)
 
 
+@pytest.mark.parametrize(
+    ("finding", "named"),
+    [
+        ({"rule": "set-by-role", "setting": "synchronous_commit", "value": "off"}, "synchronous_commit=off"),
+        ({"rule": "set-by-alter-system", "setting": "fsync", "value": "off"}, "fsync=off"),
+        ({"rule": "set-by-role", "setting": "synchronous_commit", "value": "on"}, ""),
+        ({"rule": "overridden", "setting": "fsync", "value": "off"}, ""),
+    ],
+)
+def test_what_is_set_over_every_file_breaks_every_candidate(finding: Mapping[str, str], named: str) -> None:
+    """No candidate's postgresql.conf reaches what a role or ALTER SYSTEM has set."""
+    request = postgresql_with(contract="strict")
+    space = search_space(request, StudyPlan(), {})
+    broken = replace(result_of(0, "BROKEN", reasons=("lost-ack",)), findings=(finding,))
+    said = inherited_break(request, {}, space, broken)
+    assert said.startswith(f"the reference broke the contract (lost-ack): {named} is set by") == bool(named)
+    assert (said == "") == (not named)
+    assert inherited_break(request, {}, space, replace(broken, verdict="HELD")) == ""
+
+
+def test_unlogged_tables_lose_under_every_candidate() -> None:
+    broken = result_of(0, "BROKEN", reasons=("lost-ack",))
+    for is_unlogged in (True, False):
+        request = postgresql_with(unlogged_tables=is_unlogged)
+        said = inherited_break(request, {}, search_space(request, StudyPlan(), {}), broken)
+        assert ("--unlogged-tables" in said) == is_unlogged
+
+
 def test_pgtune_is_the_rival_whole(postgresql: str) -> None:
     request = postgresql_with("work_mem=8MB")
     (rival,) = rivals_of(request)

@@ -65,5 +65,8 @@ class Family(Protocol):
 
     def describe(self, workload: Workload[Any]) -> Described: ...
 
+    def loses(self, workload: Workload[Any]) -> str:
+        """Why this load loses acknowledged writes at every crash, whatever the settings; else ""."""
+
     def name_of(self, lost: LostWrite, parameters: Mapping[str, str]) -> str:
         """What a user calls this write."""

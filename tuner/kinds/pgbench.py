@@ -87,6 +87,13 @@ def describe(workload: Workload[Any]) -> Described:
     )
 
 
+def loses(workload: Workload[Any]) -> str:
+    """Unlogged tables are emptied at every crash (manual, CREATE TABLE, UNLOGGED)."""
+    if _of_pgbench(workload).options.unlogged_tables:
+        return "pgbench's tables are unlogged (--unlogged-tables), and PostgreSQL empties them at a crash"
+    return ""
+
+
 def name_of(lost: LostWrite, parameters: Mapping[str, str]) -> str:
     """The transaction's token, as it stands in the database."""
     del parameters

@@ -78,6 +78,12 @@ def describe(workload: Workload[Any]) -> Described:
     )
 
 
+def loses(workload: Workload[Any]) -> str:
+    """Nothing of YCSB's own does."""
+    del workload
+    return ""
+
+
 def name_of(lost: LostWrite, parameters: Mapping[str, str]) -> str:
     """The record's key; on PostgreSQL with the field behind it."""
     return register_name(lost.register, parameters)

@@ -135,7 +135,7 @@ def _verdict_line(verdict: CrashVerdict) -> str:
 
 
 def _loaded(evidence: CrashEvidence) -> str:
-    records = evidence.recording.facts.initial_records
+    records = evidence.recording.facts.workload_parameters.get("recordcount")
     return f" ({records} records)" if records else ""
 
 

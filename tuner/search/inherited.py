@@ -16,6 +16,8 @@ from tuner.request import Request
 from tuner.search.search_space import SearchSpace
 from tuner.search.trial import TrialResult
 
+SET_OVER_FILES = ("set-by-role", "set-by-alter-system")
+"""The rules of findings about what is set where no candidate's file reaches."""
 CRASHES = ("process-crash", "power-cut", "torn-page", "recovery")
 """The failures that a crash run shows; one that hides corruption may hold all the same."""
 
@@ -30,6 +32,12 @@ def inherited_break(
     """
     if not result.broken:
         return ""
+    beyond = _beyond_settings(request, result)
+    if beyond:
+        return (
+            f"the reference broke the contract ({', '.join(result.reasons)}): {beyond}; every candidate "
+            "inherits it"
+        )
     stated = request.engine.stated(reference)
     culprits: dict[str, str] = {}
     for finding in static_check.breaking(request, reference):
@@ -48,6 +56,23 @@ def inherited_break(
         f"{', '.join(f'{name}={value}' for name, value in culprits.items())}, which you set and the search "
         "does not touch: every candidate inherits it"
     )
+
+
+def _beyond_settings(request: Request, result: TrialResult) -> str:
+    """What of the workload breaks the contract, whatever a candidate's configuration says; else ""."""
+    loss = request.family.loses(request.workload)
+    if loss:
+        return loss
+    sets = {each["setting"]: each["value"] for each in result.findings if each["rule"] in SET_OVER_FILES}
+    breaking = [
+        finding
+        for finding in request.kind.rules.breaking(request.catalogue, sets, request.contract)
+        if finding.failure in CRASHES
+    ]
+    if not breaking:
+        return ""
+    named = ", ".join(f"{name}={value}" for name, value in sets.items())
+    return f"{named} is set by a role, a database or ALTER SYSTEM, over every configuration file"
 
 
 def _is_mended(request: Request, stated: Mapping[str, str], space: SearchSpace, finding: Finding) -> bool:
