@@ -16,7 +16,6 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import subprocess
 import threading
 from pathlib import Path
 
@@ -24,10 +23,8 @@ from crashlab.copying import link_or_copy
 from crashlab.recording.recorded import DATABASE_FOLDER
 from crashlab.states.disk import FileImage, Image
 from engines.engine import LogReader
-from knobs.errors import Undecided
 
 FILES_COPIED_AT_ONCE_MIN = 100
-COPY_DEADLINE_S = 600.0
 
 
 class Materialiser:
@@ -52,7 +49,7 @@ class Materialiser:
         """Write the image's database below ``target``; return the database's folder.
 
         ``target`` does not exist, or holds an earlier state that was built here and is made over: nothing
-        may run in it. Raises OSError where it cannot be written, Undecided where the base cannot be copied.
+        may run in it. Raises OSError where it cannot be written.
         """
         database = target / DATABASE_FOLDER
         is_copied = len(self._mutable) >= FILES_COPIED_AT_ONCE_MIN
@@ -85,10 +82,7 @@ class Materialiser:
     def _copy_base(self, files: dict[str, FileImage], target: Path) -> set[str]:
         """Copy the base, and take out what the image has not, or not from there; which paths are done."""
         database = target / DATABASE_FOLDER
-        if any(database.iterdir()):
-            self._make_over(database)
-        else:
-            self._copy_anew(database)
+        self._make_over(database)
         self._inodes[database] = {path: (database / path).lstat().st_ino for path in self._stats}
         for path in self._tables:
             (target / path).unlink()
@@ -102,22 +96,16 @@ class Materialiser:
                 (target / path).unlink()
         return kept
 
-    def _copy_anew(self, database: Path) -> None:
-        command = ["cp", "-a", "--", f"{self._base}/.", str(database)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=COPY_DEADLINE_S, check=False)
-        if done.returncode != 0:
-            raise Undecided(f"the base cannot be copied: {done.stderr.strip()[-200:]}", where=str(database))
-
     def _make_over(self, database: Path) -> None:
-        """Make what an earlier state has left the base's own again."""
-        made = self._inodes[database]
+        """Make a folder, empty or as an earlier state has left it, a copy of the base."""
+        made = self._inodes.get(database, {})
         self._remove_foreign(database)
         for folder in self._base_folders:
             (database / folder).mkdir(exist_ok=True)
         for path, base in self._stats.items():
             target = database / path
             found = target.lstat() if os.path.lexists(target) else None
-            if found is not None and found.st_ino != made[path]:
+            if found is not None and found.st_ino != made.get(path):
                 target.unlink()
                 found = None
             if found is None or (found.st_size, found.st_mtime_ns) != (base.st_size, base.st_mtime_ns):
