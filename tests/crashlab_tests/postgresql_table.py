@@ -9,6 +9,8 @@ from crashlab.subject import Subject
 from crashlab.validate import Lab
 from engines.postgresql import binaries, server_user
 from engines.postgresql.engine import PostgresqlEngine
+from engines.process import Watcher
+from tests.crashlab_tests.labs import WatchedLab
 from tests.crashlab_tests.verdict_table import BROKEN, HELD, Expected, Row, Table
 from workloads import registry
 from workloads.pgbench.workload import PgbenchWorkload
@@ -91,7 +93,7 @@ def subject(lab: Lab, row: Row | None = None) -> Subject:
 def subject_of(engine: PostgresqlEngine, lab: Lab, row: Row | None = None) -> Subject:
     """The same for one installation."""
     load = dict(row.load) if row is not None else {}
-    workload = registry.find(load.get("workload", "pgbench:tpcb-like"))
+    workload = registry.find(load.get("workload", "pgbench:tpcb-like"), _watcher(lab))
     if isinstance(workload, PgbenchWorkload):
         workload = workload.with_options(
             init_sql=load.get("init_sql", ""), unlogged_tables="unlogged_tables" in load
@@ -103,8 +105,12 @@ def _bound(engine: PostgresqlEngine, lab: Lab) -> PostgresqlEngine:
     """One for each lab, so that a template is loaded once."""
     key = (str(lab.data), str(engine.binaries.folder))
     if key not in _BOUND:
-        _BOUND[key] = engine.bound(lab.scratch, None, lab.data)
+        _BOUND[key] = engine.bound(lab.scratch, _watcher(lab), lab.data)
     return _BOUND[key]
+
+
+def _watcher(lab: Lab) -> Watcher | None:
+    return lab.watcher if isinstance(lab, WatchedLab) else None
 
 
 def _deviations(row: Row, evidence: CrashEvidence) -> tuple[str, ...]:
