@@ -13,7 +13,7 @@ import os
 import shutil
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -126,7 +126,7 @@ class _Recoverer:
                 shares = [
                     pool.submit(self._worker, planned[share::workers], share) for share in range(workers)
                 ]
-                found = {state.planned.id: state for share in shares for state in share.result()}
+                found = {state.planned.id: state for share in as_completed(shares) for state in share.result()}
             except BaseException:
                 # An interrupt, mostly: leaving the pool waits for its workers, so these end with their state.
                 self._is_given_up.set()

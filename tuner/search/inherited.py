@@ -64,14 +64,16 @@ def _beyond_settings(request: Request, result: TrialResult) -> str:
     if loss:
         return loss
     sets = {each["setting"]: each["value"] for each in result.findings if each["rule"] in SET_OVER_FILES}
-    breaking = [
-        finding
+    breaking = {
+        name
         for finding in request.kind.rules.breaking(request.catalogue, sets, request.contract)
         if finding.failure in CRASHES
-    ]
-    if not breaking:
+        for name in finding.setting.split(" + ")
+    }
+    culprits = {name: value for name, value in sets.items() if name in breaking}
+    if not culprits:
         return ""
-    named = ", ".join(f"{name}={value}" for name, value in sets.items())
+    named = ", ".join(f"{name}={value}" for name, value in culprits.items())
     return f"{named} is set by a role, a database or ALTER SYSTEM, over every configuration file"
 
 
