@@ -126,7 +126,9 @@ class _Recoverer:
                 shares = [
                     pool.submit(self._worker, planned[share::workers], share) for share in range(workers)
                 ]
-                found = {state.planned.id: state for share in as_completed(shares) for state in share.result()}
+                found = {
+                    state.planned.id: state for share in as_completed(shares) for state in share.result()
+                }
             except BaseException:
                 # An interrupt, mostly: leaving the pool waits for its workers, so these end with their state.
                 self._is_given_up.set()

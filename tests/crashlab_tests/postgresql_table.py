@@ -14,12 +14,15 @@ from tests.crashlab_tests.labs import WatchedLab
 from tests.crashlab_tests.verdict_table import BROKEN, HELD, Expected, Row, Table
 from workloads import registry
 from workloads.pgbench.workload import PgbenchWorkload
+from workloads.ycsb.workload import YcsbWorkload
 
 CLIENTS = 4
 _BOUND: dict[tuple[str, str], PostgresqlEngine] = {}
 ROLE_SQL = "ALTER ROLE postgres SET synchronous_commit = off;"
 _LATE = (("wal_writer_delay", "10s"), ("wal_writer_flush_after", "1GB"))
 _OFF = ("synchronous_commit", "off")
+_YCSB = (("workload", "ycsb:a"),)
+YCSB_RECORDS = 1_000
 
 
 def _strict(process: Expected, cut: Expected) -> tuple[Expected, Expected]:
@@ -81,6 +84,8 @@ ROWS = (
         says="unlogged",
         load=(("unlogged_tables", "yes"),),
     ),
+    Row("ycsb:a on the defaults", (), _HOLDS, load=_YCSB),
+    Row("ycsb:a, synchronous_commit=off", (_OFF,), _LOSES, load=_YCSB),
 )
 
 
@@ -94,6 +99,8 @@ def subject_of(engine: PostgresqlEngine, lab: Lab, row: Row | None = None) -> Su
     """The same for one installation."""
     load = dict(row.load) if row is not None else {}
     workload = registry.find(load.get("workload", "pgbench:tpcb-like"), _watcher(lab))
+    if isinstance(workload, YcsbWorkload):
+        workload = workload.on("postgresql").with_values({"recordcount": str(YCSB_RECORDS)})
     if isinstance(workload, PgbenchWorkload):
         workload = workload.with_options(
             init_sql=load.get("init_sql", ""), unlogged_tables="unlogged_tables" in load
