@@ -98,6 +98,8 @@ class TornModel:
             return tuple(found)
 
         def size_max(file: File, surviving: Sequence[Surviving]) -> int | None:
+            if not surviving:
+                return None
             durable_size = _size(file, [each.operation for each in surviving if each.ranges is None])
             ends = [end for each in surviving if _writes(each) for _, end in written_ranges(each)]
             end = max(ends, default=0)

@@ -17,6 +17,7 @@ import hashlib
 import os
 import shutil
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 
 from crashlab.copying import link_or_copy
@@ -38,7 +39,7 @@ class Materialiser:
         self._recorded: dict[str, bool] = {}
         files = [path.relative_to(base).as_posix() for path in base.rglob("*") if path.is_file()]
         self._stats = {path: (base / path).stat() for path in files}
-        self._inodes: dict[Path, dict[str, int]] = {}
+        self._inodes: dict[str, dict[str, int]] = {}
         self._mutable = {f"{DATABASE_FOLDER}/{path}" for path in files if reader.role(path) != "table"}
         self._tables = {f"{DATABASE_FOLDER}/{path}" for path in files} - self._mutable
         folders = [path.relative_to(base).as_posix() for path in base.rglob("*") if path.is_dir()]
@@ -81,9 +82,9 @@ class Materialiser:
 
     def _copy_base(self, files: dict[str, FileImage], target: Path) -> set[str]:
         """Copy the base, and take out what the image has not, or not from there; which paths are done."""
-        database = target / DATABASE_FOLDER
+        database = f"{target}/{DATABASE_FOLDER}"
         self._make_over(database)
-        self._inodes[database] = {path: (database / path).lstat().st_ino for path in self._stats}
+        self._inodes[database] = {path: os.lstat(f"{database}/{path}").st_ino for path in self._stats}
         for path in self._tables:
             (target / path).unlink()
         kept = set()
@@ -96,36 +97,44 @@ class Materialiser:
                 (target / path).unlink()
         return kept
 
-    def _make_over(self, database: Path) -> None:
-        """Make a folder, empty or as an earlier state has left it, a copy of the base."""
-        made = self._inodes.get(database, {})
-        self._remove_foreign(database)
-        for folder in self._base_folders:
-            (database / folder).mkdir(exist_ok=True)
-        for path, base in self._stats.items():
-            target = database / path
-            found = target.lstat() if os.path.lexists(target) else None
-            if found is not None and found.st_ino != made.get(path):
-                target.unlink()
-                found = None
-            if found is None or (found.st_size, found.st_mtime_ns) != (base.st_size, base.st_mtime_ns):
-                _copy_over(self._base / path, target, base)
+    def _make_over(self, database: str) -> None:
+        """Make a folder, empty or as an earlier state has left it, a copy of the base.
 
-    def _remove_foreign(self, database: Path) -> None:
-        """Remove what the base has not."""
+        Paths are text here: most of a thousand files are only looked at, for each state.
+        """
+        made = self._inodes.get(database, {})
+        found = self._own_files(database, made)
+        for folder in self._base_folders:
+            Path(database, folder).mkdir(exist_ok=True)
+        for path, base in self._stats.items():
+            if found.get(path) != (base.st_size, base.st_mtime_ns):
+                _copy_over(f"{self._base}/{path}", f"{database}/{path}", base)
+
+    def _own_files(self, database: str, made: Mapping[str, int]) -> dict[str, tuple[int, int]]:
+        """Size and time of modification of each file that was made here and lies where it was made; whatever
+        else there is, the base's folders excepted, is removed."""
+        own: dict[str, tuple[int, int]] = {}
         known = set(self._base_folders)
-        for folder, folders, names in os.walk(database, topdown=False):
-            inside = os.path.relpath(folder, database)
-            before = "" if inside == "." else f"{inside}/"
-            for name in names:
-                if before + name not in self._stats:
-                    Path(folder, name).unlink()
-            for name in folders:
-                path = Path(folder, name)
-                if path.is_symlink():
-                    path.unlink()
-                elif before + name not in known:
-                    path.rmdir()
+        inner = [""]
+        foreign = []
+        while inner:
+            before = inner.pop()
+            with os.scandir(f"{database}/{before}") as entries:
+                for entry in entries:
+                    path = before + entry.name
+                    if entry.is_dir(follow_symlinks=False):
+                        inner.append(f"{path}/")
+                        if path not in known:
+                            foreign.append(entry.path)
+                        continue
+                    stat = entry.stat(follow_symlinks=False)
+                    if path in self._stats and made.get(path) == stat.st_ino:
+                        own[path] = (stat.st_size, stat.st_mtime_ns)
+                    else:
+                        Path(entry.path).unlink()
+        for folder in reversed(foreign):  # found before what lies in them
+            Path(folder).rmdir()
+        return own
 
     def _is_recorded(self, path: str) -> bool:
         """Asked of every file of every state, and the same in each."""
@@ -144,7 +153,7 @@ class Materialiser:
         return kept
 
 
-def _copy_over(source: Path, target: Path, stat: os.stat_result) -> None:
+def _copy_over(source: str, target: str, stat: os.stat_result) -> None:
     """Make a file the source's copy, its mode and time of modification too, in the pages that it has."""
     reading = os.open(source, os.O_RDONLY)
     try:

@@ -105,6 +105,7 @@ class Server:
         self._child = child
         self._log_offset = log_offset
         self._oom_kills = _oom_kills()
+        self._is_stopped = False
         self._cleanup = cleanup
         self.seen_path = seen_path
         """The data folder as its processes name it (cluster.py, `Seen`)."""
@@ -141,6 +142,7 @@ class Server:
         self._clean()
         if code != 0:
             raise self._died(code)
+        self._is_stopped = True
 
     def kill(self, at_last: Callable[[], object] = lambda: None) -> Killed:
         """SIGKILL every process of it: the postmaster is stopped, the others are enumerated, then all are
@@ -150,7 +152,9 @@ class Server:
         memory is removed. Raises Undecided if a process does not end.
         """
         killed = self._child.kill(at_last)
-        left = [process for process in titled(self._title()) if process not in killed.processes]
+        # One that has shut down in order was the last of its processes (postmaster.c, PM_NO_CHILDREN).
+        titles = [] if self._is_stopped else titled(self._title())
+        left = [process for process in titles if process not in killed.processes]
         for process in left:
             kill_tree(process)
         self._clean()

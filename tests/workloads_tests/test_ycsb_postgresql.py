@@ -368,7 +368,7 @@ def test_damaged_values_are_seen(servers: Lab) -> None:
         for number, statement in damage.items():
             session.query(statement, [names[number]])
         with closing(PostgresqlYcsbReader(workload.properties, launch.database.parent)) as reader:
-            rows = reader.read(server, "scan").rows
+            rows = reader.read(server, "scan", is_whole=True).rows
         server.stop()
     assert len(rows) == 19 * FIELDS
     unreadable = rows[rows["flags"] == 0]

@@ -44,14 +44,14 @@ class PgbenchReader:
     def close(self) -> None:
         """Nothing is kept from one server to the next."""
 
-    def read(self, server: Server, stage: str) -> Reading:
-        """Every token, the balances, and how many of the loaded rows are gone."""
+    def read(self, server: Server, stage: str, *, is_whole: bool) -> Reading:
+        """Every token; the whole is also the balances, and how many of the loaded rows are gone."""
         reading = Reading()
         try:
             with Session(server.address, options=ALONE) as session:
                 if self._table:
                     reading.rows, reading.transactions = self._tokens(session)
-                if self._script:
+                if self._script and is_whole:
                     kept = tables.read(session, self._script, self._options)
                     reading.faults += [("balances", fault) for fault in kept.faults]
                     # What a script of the user's does to the loaded rows, nobody can say.

@@ -1,8 +1,9 @@
 """Recovers crashed clusters and reads them back: with the candidate's settings, then neutrally.
 
-The candidate's server recovers, and is read as the application would see it; then it is stopped cleanly,
-the checksums of every page are looked at, and a second server with settings that hide nothing reads it
-again and holds every index against its table. What is read is the workload's own: its `Reader`.
+The candidate's server recovers, and its clients' writes are read as the application would see them; then it
+is stopped cleanly, the checksums of every page are looked at, and a second server with settings that hide
+nothing reads everything and holds every index against its table. What is read is the workload's own: its
+`Reader`.
 """
 
 from __future__ import annotations
@@ -61,8 +62,11 @@ class Reader(Protocol):
     @property
     def checks(self) -> Sequence[str]: ...
 
-    def read(self, server: Server, stage: str) -> Reading:
-        """Read it; what the server refuses to show is a fault of this stage."""
+    def read(self, server: Server, stage: str, *, is_whole: bool) -> Reading:
+        """Read the rows that clients have written, and with ``is_whole`` what is looked at beside them.
+
+        What the server refuses to show is a fault of this stage.
+        """
 
     def close(self) -> None:
         """Let go of what was kept from one server to the next."""
@@ -93,10 +97,10 @@ class PostgresqlVerifier:
                 "; ".join(error.lines) if isinstance(error, StartRefused) else f"{error.what}: {error.hint}"
             )
             return _not_back(words, deadline_s - (ends_s - time.monotonic()))
-        checks = [ROWS, *self._reader.checks]
+        checks = [ROWS]
         with server:
             recovery_s, redo = server.start_s, integrity.redo(server.messages())
-            reading = self._reader.read(server, "scan")
+            reading = self._reader.read(server, "scan", is_whole=False)
             _stop(server, reading)
             if reading.faults:
                 _refuse_a_kill(server, LOST_S if reading.is_lost else 0.0)
@@ -108,8 +112,8 @@ class PostgresqlVerifier:
         neutral = Reading()
         try:
             with launch.start_neutral(deadline_s=NEUTRAL_START_DEADLINE_S) as server:
-                neutral = self._reader.read(server, "neutral-scan")
-                checks.append(NEUTRAL)
+                neutral = self._reader.read(server, "neutral-scan", is_whole=True)
+                checks += [NEUTRAL, *self._reader.checks]
                 if is_touched and not neutral.is_lost:
                     checks += _amcheck(server, neutral)
                 if neutral.faults:
@@ -130,7 +134,7 @@ class PostgresqlVerifier:
             neutral=neutral.rows,
             checks=tuple(checks),
             notes=tuple(dict.fromkeys([*reading.notes, *neutral.notes])),
-            base_rows_lost=max(reading.lost, neutral.lost),
+            base_rows_lost=neutral.lost,
             transactions=reading.transactions,
             redo=None if redo is None else Redo(*redo, images),
         )
