@@ -19,7 +19,7 @@ from crashlab.models import MODELS
 from crashlab.recording.record import RecordPlan, record
 from crashlab.recording.recorded import Recording
 from crashlab.recording.recorder import Recorder
-from crashlab.states.plan import PlannedState, most_unsynced
+from crashlab.states.plan import PlannedState
 from crashlab.subject import Subject
 from engines.scratch import Scratch
 from knobs.contract import Contract
@@ -129,7 +129,7 @@ def _planned(recording: Recording, model: str, seed: int) -> list[PlannedState]:
     last = recording.timeline.last_position
     moments = [(recording.facts.first_position + last) // 2, last]
     if chosen.tears:
-        moments += [position for position, _ in most_unsynced(recording.view, TORN_MOMENTS)]
+        moments += [position for position, _ in recording.view.unsynced[:TORN_MOMENTS]]
     else:
         peaks = recording.audit.peaks(recording.timeline, 1, chosen.crash)
         moments += [peak.position for peak in peaks]

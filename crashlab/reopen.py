@@ -9,18 +9,21 @@ from __future__ import annotations
 from pathlib import Path
 
 from crashlab.copying import clone_folder
-from crashlab.judging.judge import RECOVERY_DEADLINE_S
+from crashlab.judging.judge import RECOVERY_DEADLINE_S, place_for
 from crashlab.subject import Subject
 from engines.scratch import Scratch
 
 
 def missing_after_reopen(subject: Subject, base: Path, scratch: Scratch, parent: Path) -> str:
     """What a clean reopen of the base does not show; "" where every record is there."""
-    folder = scratch.folder(parent, "reopen")
+    base_bytes = sum(path.stat().st_size for path in base.rglob("*") if path.is_file())
+    folder = scratch.folder(place_for(subject, base_bytes, parent), "reopen")
+    if subject.engine.runs_as is not None:
+        folder.chmod(0o711)
     try:
         clone_folder(base, folder / "db", subject.engine.log_reader)
-        launch = subject.launch(folder)
-        recovered = subject.workload.verify(launch, folder, RECOVERY_DEADLINE_S)
+        with subject.workload.verifier(folder) as verifier:
+            recovered = verifier.verify(subject.launch(folder), RECOVERY_DEADLINE_S)
     finally:
         scratch.remove(folder)
     wanted = subject.workload.initial_records

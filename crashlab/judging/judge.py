@@ -81,7 +81,9 @@ def recover_states(
 
     ``parent`` takes the scratch folder, unless the engine's states are built in memory and there is room.
     """
-    work = scratch.folder(_place(recording, subject, parent), "states")
+    base_bytes = sum(path.stat().st_size for path in recording.folder.rglob("*") if path.is_file())
+    needed = workers_at_most() * (base_bytes + recording.facts.log_bytes)
+    work = scratch.folder(place_for(subject, needed, parent), "states")
     if subject.engine.runs_as is not None:
         work.chmod(0o711)
     try:
@@ -90,14 +92,13 @@ def recover_states(
         scratch.remove(work)
 
 
-def _place(recording: Recording, subject: Subject, parent: Path) -> Path:
-    """Where states are built. Files are made and removed in memory in a tenth of the time that a disk takes,
-    and what recovery makes of them is the same."""
+def place_for(subject: Subject, needed_bytes: int, parent: Path) -> Path:
+    """Where copies are recovered that nothing is timed of. Files are made and removed in memory in a tenth of
+    the time that a disk takes, and what recovery makes of them is the same."""
     if not subject.engine.recovers_in_memory:
         return parent
-    base_bytes = sum(path.stat().st_size for path in recording.folder.rglob("*") if path.is_file())
-    needed = COPIES_IN_MEMORY * workers_at_most() * (base_bytes + recording.facts.log_bytes)
-    return SHARED_MEMORY if shutil.disk_usage(SHARED_MEMORY).free > needed else parent
+    has_room = shutil.disk_usage(SHARED_MEMORY).free > COPIES_IN_MEMORY * needed_bytes
+    return SHARED_MEMORY if has_room else parent
 
 
 def workers_at_most() -> int:

@@ -9,6 +9,7 @@ count of syncs before anything may be concluded from it.
 
 from __future__ import annotations
 
+import errno
 import shutil
 import time
 from dataclasses import dataclass, replace
@@ -17,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from crashlab.copying import clone_folder, copy_sparse
+from crashlab.copying import LEFT_OUT, clone_folder, copy_sparse
 from crashlab.preload.access import opened_to
 from crashlab.recording import belief
 from crashlab.recording.belief import Witness
@@ -68,7 +69,8 @@ def record(
 ) -> Recording:
     """Record one run of the subject from the loaded base; the recording is written into ``folder``.
 
-    ``folder`` is created; ``parent`` takes the live data, else ``folder`` does. Raises Undecided where
+    ``folder`` is created; ``parent`` takes the live data, else ``folder`` does. The run is done on ``base``
+    itself, which is gone afterwards; the recording keeps a copy of how it was. Raises Undecided where
     the run does not get as far as it should: its operations are not done, or what is provoked has not
     ended, at the deadline, or no client is left.
     """
@@ -82,6 +84,7 @@ def record(
         live.chmod(0o711)
         root.chmod(0o755)
     try:
+        _move(base, root / DATABASE_FOLDER)
         _record_into(subject, folder, root, shared, recorder, plan, seed)
     finally:
         scratch.remove(live)
@@ -94,12 +97,15 @@ def _record_into(
 ) -> None:
     reader = subject.engine.log_reader
     live = root / DATABASE_FOLDER
-    clone_folder(folder / "base", live, reader)
-    base_inodes = {
-        path.relative_to(root).as_posix(): path.stat().st_ino
-        for path in sorted(live.rglob("*"))
-        if path.is_file()
-    }
+    base_inodes = {}
+    for path in sorted(live.rglob("*")):
+        if not path.is_file():
+            continue
+        relative = path.relative_to(root).as_posix()
+        if reader.role(relative) in LEFT_OUT:
+            path.unlink()  # as the copy has none
+        else:
+            base_inodes[relative] = path.stat().st_ino
     log_path, ledger_path = shared / "write.log", shared / "ledger"
     WriteLog.create(log_path, _log_bytes(plan))
     with Ledger.create(ledger_path, subject.threads, _ledger_capacity(subject, plan)) as ledger:
@@ -158,6 +164,17 @@ def _record_into(
         # Only now: what recovery changes is not what the run left.
         _save_owners(subject, launch, live.parent, folder)
     replace(facts, faults=tuple(found)).save(folder)
+
+
+def _move(source: Path, target: Path) -> None:
+    """Rename a folder, or copy it where the two lie on different file systems."""
+    try:
+        source.rename(target)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        shutil.copytree(source, target, symlinks=True)
+        shutil.rmtree(source)
 
 
 def _save_owners(subject: Subject, launch: Any, root: Path, folder: Path) -> None:

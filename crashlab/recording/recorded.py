@@ -177,7 +177,7 @@ class Recording:
     def audit(self) -> Audit:
         return audit_run(self.lives, self.horizons, self.log_map, self.history)
 
-    @property
+    @cached_property
     def view(self) -> RunView:
         return RunView(
             self.disk,
@@ -188,13 +188,19 @@ class Recording:
             self.facts.first_position,
         )
 
+    @cached_property
+    def _roles(self) -> dict[str, FileRole]:
+        return {}
+
     def role_of(self, operation: Operation) -> FileRole:
         """The role of the file that an operation was about."""
         path = operation.new_path or operation.path
         if not path:
             file = self.disk.file_of(operation)
             path = self.paths.get(file.number, "") if file else ""
-        return self.reader.role(path)
+        if path not in self._roles:
+            self._roles[path] = self.reader.role(path)
+        return self._roles[path]
 
     def cut(self, position: int) -> Cut:
         """The crash at a position of this run."""

@@ -11,8 +11,9 @@ The plan is pure: the same run, budget and seed give the same plan.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 from crashlab.judging.audit import Audit
@@ -27,6 +28,7 @@ from engines.engine import FileRole
 Source = Literal["exposure", "unsynced", "event", "uniform"]
 UNTOLD_ROLES = ("lock", "info-log", "cache")
 """Roles of files that recovery does not read: no moment is worth a state for them."""
+_TOLD = NAME_CHANGES | CONTENT_CHANGES | SYNCS
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,33 @@ class RunView:
     role: Callable[[Operation], FileRole]
     first_position: int
 
+    @cached_property
+    def unsynced(self) -> list[tuple[int, int]]:
+        """The begins of syncs of data files at which writes to such files were unsynced, and how many; those
+        with most of them first."""
+        data = [
+            file
+            for file in self.disk.files
+            if any(self.role(each) == "relation" for each in file.changes[:1])
+        ]
+        moments = {sync.begin for file in data for sync in file.syncs if sync.begin > self.first_position}
+        found = [(moment, _unsynced_at(self, data, moment)) for moment in sorted(moments)]
+        return sorted(((p, n) for p, n in found if n), key=lambda each: (-each[1], each[0]))
+
+    @cached_property
+    def classes(self) -> Mapping[str, Sequence[Operation]]:
+        """The ended operations of the load by their kind and the role of their file, in words."""
+        classes: dict[str, list[Operation]] = {}
+        for operation in self.disk.operations:
+            if operation.begin < self.first_position or operation.end is None:
+                continue
+            if operation.kind not in _TOLD:
+                continue
+            role = self.role(operation)
+            if role not in UNTOLD_ROLES:
+                classes.setdefault(f"{operation.kind.name.lower()} of {role}", []).append(operation)
+        return classes
+
 
 def plan_states(view: RunView, model: str, states: int, seed: int) -> list[PlannedState]:
     """Choose ``states`` positions for a model: a third each for exposure, events and uniform moments.
@@ -74,7 +103,7 @@ def plan_states(view: RunView, model: str, states: int, seed: int) -> list[Plann
     if MODELS[model].tears:
         share = states - states // 2
         # The first of them is not left to its draw.
-        for number, (position, writes) in enumerate(most_unsynced(view, states // 2)):
+        for number, (position, writes) in enumerate(view.unsynced[: states // 2]):
             drawn = seed if number else MODELS[model].telling_seed(position, seed)
             add(position, "unsynced", f"{writes} writes to data files unsynced", drawn)
     for peak in view.audit.peaks(view.timeline, max(1, share // 3), crash):
@@ -92,16 +121,6 @@ def plan_states(view: RunView, model: str, states: int, seed: int) -> list[Plann
     return sorted(chosen.values(), key=lambda state: state.position)
 
 
-def most_unsynced(view: RunView, count: int) -> list[tuple[int, int]]:
-    """The begins of syncs of data files at which most writes to such files were unsynced, and how many."""
-    data = [
-        file for file in view.disk.files if any(view.role(each) == "relation" for each in file.changes[:1])
-    ]
-    moments = {sync.begin for file in data for sync in file.syncs if sync.begin > view.first_position}
-    found = [(moment, _unsynced_at(view, data, moment)) for moment in sorted(moments)]
-    return sorted(((p, n) for p, n in found if n), key=lambda each: (-each[1], each[0]))[:count]
-
-
 def _unsynced_at(view: RunView, files: Sequence[File], position: int) -> int:
     return sum(
         1
@@ -113,23 +132,14 @@ def _unsynced_at(view: RunView, files: Sequence[File], position: int) -> int:
 
 def _events(view: RunView, count: int, draw: random.Random) -> Sequence[tuple[int, str]]:
     """One operation of each (kind, role of file) class, in seeded order, the classes taken in turn."""
-    classes: dict[str, list[Operation]] = {}
-    for operation in view.disk.operations:
-        if operation.begin < view.first_position or operation.end is None:
-            continue
-        if operation.kind in NAME_CHANGES | CONTENT_CHANGES | SYNCS:
-            if view.role(operation) in UNTOLD_ROLES:
-                continue
-            label = f"{operation.kind.name.lower()} of {view.role(operation)}"
-            classes.setdefault(label, []).append(operation)
-    labels = sorted(classes)
+    labels = sorted(view.classes)
     draw.shuffle(labels)
     events = []
     for turn in range(count):
         if not labels:
             break
         label = labels[turn % len(labels)]
-        operation = draw.choice(classes[label])
+        operation = draw.choice(view.classes[label])
         inside = draw.random() < 0.5
         position = operation.begin + 1 if inside else (operation.end or operation.begin) + 1
         events.append((position, f"{'inside' if inside else 'after'} a {label}"))

@@ -51,6 +51,7 @@ class Stream:
         self._segments = segments
         self.page_bytes = page_bytes
         self.segment_bytes = segment_bytes
+        self._page_at = -1  # the last page that was seen to be of its place
 
     @staticmethod
     def of(segments: Mapping[str, bytes]) -> Stream | None:
@@ -80,6 +81,9 @@ class Stream:
 
     def _record(self, at: int) -> tuple[Record | None, int]:
         """The record at an LSN and the LSN of the one before it; None where none can be read."""
+        found = self._record_within_page(at)
+        if found is not None:
+            return found
         header = self._read(at, _RECORD.size, is_whole=False)
         if header is None:
             return None, 0
@@ -91,6 +95,21 @@ class Stream:
         if whole is None:
             return None, 0
         return Record(at, whole[1], xid, manager, info), before
+
+    def _record_within_page(self, at: int) -> tuple[Record, int] | None:
+        """The same where no page ends in it, which is most of them; None for `_record` to look closer."""
+        page_at, offset = at - at % self.page_bytes, at % self.segment_bytes
+        segment = self._segments.get(at // self.segment_bytes)
+        is_inside = page_at + _LONG_HEADER_BYTES <= at <= page_at + self.page_bytes - _RECORD.size
+        if segment is None or not is_inside:
+            return None
+        if page_at != self._page_at and self._page_body(at, 1, is_continued=False, is_whole=False) is None:
+            return None
+        self._page_at = page_at
+        length, xid, before, info, manager, _ = _RECORD.unpack_from(segment, offset)
+        if length < _RECORD.size or at + length > page_at + self.page_bytes or before >= at:
+            return None
+        return Record(at, at + length, xid, manager, info), before
 
     def _read(self, at: int, length: int, *, is_whole: bool = True) -> tuple[bytes, int] | None:
         """So many bytes of a record from its LSN on, page headers left out, and the LSN behind them."""
