@@ -260,7 +260,30 @@ def test_a_script_that_fails_at_once_is_told_in_pgbenchs_words(
         started(lab, LONG, script) as (run, _),
     ):
         run.wait_for("measured", DEADLINE_S)
-    assert words in caught.value.what
+    assert words in caught.value.what and "wrapped" not in caught.value.what
+
+
+COMMITS_ITSELF = """
+CREATE TABLE t (a int);
+CREATE PROCEDURE p() LANGUAGE plpgsql AS $$ BEGIN INSERT INTO t VALUES (1); COMMIT; END $$;
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("alone", ["CALL p();", "INSERT INTO t VALUES (1); VACUUM t;"])
+def test_what_takes_no_transaction_is_told_that_it_was_wrapped(lab: PostgresqlLab, alone: str) -> None:
+    """And with the transaction that the hint asks for it runs."""
+    with (
+        pytest.raises(InvalidInput, match="no BEGIN of its own and so was wrapped in BEGIN and END") as caught,
+        started(lab, LONG, alone, init_sql=COMMITS_ITSELF) as (run, _),
+    ):
+        run.wait_for("measured", DEADLINE_S)
+    wanted = "BEGIN; SELECT 1; COMMIT;"
+    assert wanted in caught.value.hint
+    with started(lab, MEASURED, f"{alone} {wanted}", init_sql=COMMITS_ITSELF) as (run, _):
+        run.wait_for("measured", DEADLINE_S)
+        run.kill()
+        assert run.figures()["operations"] > 0
 
 
 @pytest.mark.slow

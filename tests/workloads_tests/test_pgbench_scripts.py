@@ -121,7 +121,7 @@ def test_the_rider_stands_inside_the_last_transaction() -> None:
         "END;",
         "SELECT 1;",
     ]
-    assert (script.table, script.column) == (RIDER_TABLE, "token")
+    assert (script.table, script.column) == (RIDER_TABLE, "token") and not script.is_wrapped
     assert script.notes == (
         "mine.sql gets a rider insert at the end of its last transaction (line 4)",
         "what mine.sql writes outside of that transaction (line 1) is not judged by itself",
@@ -140,7 +140,7 @@ def test_a_script_without_a_transaction_is_wrapped(text: str) -> None:
     script = identified_custom(text, "mine.sql")
     lines = script.text.splitlines()
     assert lines[2] == "BEGIN;" and lines[-2:] == [RIDER, "END;"]
-    assert "wrapped in BEGIN and END" in script.notes[0]
+    assert "wrapped in BEGIN and END" in script.notes[0] and script.is_wrapped
 
 
 @pytest.mark.parametrize(

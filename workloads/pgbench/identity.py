@@ -39,13 +39,15 @@ class Script:
     """A script that pgbench runs, and where its tokens are found.
 
     ``table`` and ``column`` hold the tokens; both are "" for a script without any write, which decides
-    nothing. ``notes`` say what was added to the user's script.
+    nothing. ``notes`` say what was added to the user's script; ``is_wrapped`` tells that this is a BEGIN at
+    its head and an END at its end.
     """
 
     text: str
     table: str = ""
     column: str = ""
     notes: tuple[str, ...] = ()
+    is_wrapped: bool = False
 
     @property
     def writes(self) -> bool:
@@ -106,7 +108,7 @@ def identified_custom(text: str, where: str) -> Script:
         notes += _unridden(commands, first, last, where)
         whole = [*commands[:last], _RIDER, *commands[last:]]
     body = "".join(f"{command.render()}\n" for command in whole)
-    return Script(_counting() + body, RIDER_TABLE, "token", notes)
+    return Script(_counting() + body, RIDER_TABLE, "token", notes, is_wrapped=first is None)
 
 
 def _refuse_what_no_rider_can_ride(commands: list[Command], where: str) -> None:
@@ -122,7 +124,7 @@ def _refuse_what_no_rider_can_ride(commands: list[Command], where: str) -> None:
             raise InvalidInput(
                 f"line {command.line}: {what}, so a rider insert cannot tell which was lost",
                 where=where,
-                hint="use plain BEGIN and COMMIT for a durability check, or duratune bench to measure it",
+                hint="use plain BEGIN and COMMIT",
             )
 
 

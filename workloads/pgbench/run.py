@@ -6,6 +6,7 @@ then is its transaction log whole.
 
 from __future__ import annotations
 
+import re
 import signal
 import threading
 import time
@@ -35,6 +36,17 @@ PROVOCATIONS: dict[str, Sequence[str]] = {
 }
 """What each word of a plan makes the server do."""
 
+# SQLSTATE 2D000 and 25001, of which pgbench prints the words alone.
+_NO_TRANSACTION = re.compile(r"invalid transaction termination|cannot run inside a transaction block")
+_WRAPPED = (
+    "the script has no BEGIN of its own and so was wrapped in BEGIN and END, inside of which no procedure may "
+    "COMMIT and nothing may run that takes no transaction"
+)
+_OWN_TRANSACTION = (
+    "end the script with a transaction of its own, at the least BEGIN; SELECT 1; COMMIT; - then nothing is "
+    "wrapped and that one is judged - or leave the COMMIT out of the procedure"
+)
+
 
 @dataclass
 class _Provocation:
@@ -48,7 +60,7 @@ class PgbenchRun:
     """One running load; ``client`` is pgbench, ``log_prefix`` names its transaction log.
 
     ``leaves_tokens`` tells whether its script writes at all; ``each_before`` transactions of every client
-    are in the ledger already.
+    are in the ledger already; ``is_wrapped`` tells that the script's BEGIN and END are duratune's own.
     """
 
     server: Server
@@ -58,6 +70,7 @@ class PgbenchRun:
     ledger: Ledger | None
     leaves_tokens: bool
     each_before: int = 0
+    is_wrapped: bool = False
     _events: deque[Event] = field(default_factory=deque)
     _threads: list[threading.Thread] = field(default_factory=list)
     _killed: Killed | None = None
@@ -242,6 +255,7 @@ class PgbenchRun:
                 hint="something outside ended it, such as the kernel for want of memory",
             )
         lines = [line for line in said.splitlines() if "error" in line.lower()] or said.splitlines()
-        raise InvalidInput(
-            f"pgbench ended: {' / '.join(lines[-3:])}", where="pgbench", hint="try the script by hand"
-        )
+        what, hint = f"pgbench ended: {' / '.join(lines[-3:])}", "try the script by hand"
+        if self.is_wrapped and _NO_TRANSACTION.search(said):
+            what, hint = f"{what}; {_WRAPPED}", _OWN_TRANSACTION
+        raise InvalidInput(what, where="pgbench", hint=hint)

@@ -210,7 +210,9 @@ class PgbenchWorkload:
                 book.close()
             server.__exit__(None, None, None)
             raise
-        return PgbenchRun(server, client, plan, folder / "run-log", book, script.writes, each_before)
+        return PgbenchRun(
+            server, client, plan, folder / "run-log", book, script.writes, each_before, script.is_wrapped
+        )
 
     def _pgbench(
         self, server: Server, plan: Plan, folder: Path, name: str, each_before: int, until: list[str]
