@@ -65,6 +65,7 @@ class Knob:
     takes over, with the reason in ``outside_why``. ``spellings`` are words that the engine takes for a choice
     of another name, each with that choice. ``category`` and ``context`` are the engine's own words for what
     the knob belongs to and who may change it when.
+    ``units`` are those that a value may be given in instead of ``unit``, where the engine takes any.
     ``meaning`` is the durability meaning in a sentence, None where there is none.
     """
 
@@ -87,6 +88,7 @@ class Knob:
     spellings: tuple[tuple[str, str], ...] = ()
     category: str = ""
     context: str = ""
+    units: tuple[str, ...] = ()
     outside_why: str = "it names something outside the data folder and is overridden to the private folder"
 
     @property

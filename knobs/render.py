@@ -33,11 +33,7 @@ def page(knob: Knob, version: str, notes: Sequence[str] = ()) -> str:
     lines = [knob.name]
     lines += _field("kind", _kind(knob) + (f" ({knob.type})" if knob.type else ""))
     lines += _field("default", knob.default or "-")
-    if knob.choices:
-        lines += _field("takes", ", ".join(knob.choices))
-    elif knob.minimum is not None and knob.maximum is not None:
-        pages = "x " if knob.unit[:1].isdigit() else ""
-        lines += _field("takes", f"{knob.minimum} to {knob.maximum} {pages}{knob.unit}".rstrip())
+    lines += _field("takes", takes(knob)) if takes(knob) else []
     if knob.category:
         lines += _field("category", knob.category)
     if not knob.settable:
@@ -54,6 +50,17 @@ def page(knob: Knob, version: str, notes: Sequence[str] = ()) -> str:
     return "\n".join(lines)
 
 
+def takes(knob: Knob) -> str:
+    """The values that a knob takes in words; "" where nothing but its kind says so."""
+    if knob.choices:
+        return ", ".join(knob.choices)
+    if knob.minimum is None or knob.maximum is None:
+        return ""
+    pages = "x " if knob.unit[:1].isdigit() else ""
+    found = f"{knob.minimum} to {knob.maximum} {pages}{knob.unit}".rstrip()
+    return found + (f", or a number with one of {', '.join(knob.units)}" if knob.units else "")
+
+
 def document(knob: Knob, notes: Sequence[str] = ()) -> dict[str, Any]:
     """The same as a value for JSON."""
     searched = knob.tuning
@@ -66,6 +73,8 @@ def document(knob: Knob, notes: Sequence[str] = ()) -> dict[str, Any]:
         "minimum": knob.minimum,
         "maximum": knob.maximum,
         "choices": list(knob.choices),
+        "units": list(knob.units),
+        "takes": takes(knob),
         "dynamic": knob.dynamic,
         "spellings": dict(knob.spellings),
         "category": knob.category,

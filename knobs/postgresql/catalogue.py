@@ -6,10 +6,12 @@ import difflib
 import functools
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from knobs import render
 from knobs.errors import InvalidInput
 from knobs.knob import Kind, Knob, Source
 from knobs.postgresql import manual, rules, server, values
@@ -27,6 +29,8 @@ _KINDS: dict[str, Kind] = {
     "string": "string",
 }
 
+
+_NUMBERS = ("integer", "real")
 
 # Choices that the servers which the snapshots were made of were not built with (18: --with-liburing).
 _OTHER_BUILDS: dict[str, tuple[str, ...]] = {"io_method": ("io_uring",)}
@@ -81,11 +85,7 @@ class PostgresqlCatalogue:
         """Raises InvalidInput with every fault of ``settings``, joined by "; "."""
         faults = self.faults(settings)
         if faults:
-            raise InvalidInput(
-                "; ".join(faults),
-                where="settings",
-                hint="`duratune knobs postgresql NAME` says what a setting takes",
-            )
+            raise InvalidInput("; ".join(faults), where="settings", hint=self._hint(settings))
 
     # Beyond the protocol: what the other files of this folder and the reports ask for.
 
@@ -137,6 +137,17 @@ class PostgresqlCatalogue:
         """Up to three names that are close to ``name``."""
         close = difflib.get_close_matches(name.lower(), self._by_lower, n=3, cutoff=0.7)
         return [self._by_lower[word] for word in close]
+
+    def _hint(self, settings: Mapping[str, str]) -> str:
+        """What each number takes that is wrong by itself; of an enum its fault says it."""
+        wrong: list[Knob] = []
+        for name, value in settings.items():
+            with suppress(InvalidInput):  # An unknown name takes nothing.
+                wrong += [self.knob(name)] if self._fault(self.knob(name), value) is not None else []
+        numbers = [knob for knob in wrong if knob.settable and knob.kind in _NUMBERS]
+        told = [f"{knob.name} takes {render.takes(knob)}" for knob in numbers]
+        page = f"`duratune knobs postgresql {wrong[0].name if len(wrong) == 1 else 'NAME'}`"
+        return "; ".join([*told, f"{page} says what a setting takes"])
 
     def _fault(self, knob: Knob, value: str) -> str | None:
         if not knob.settable:
@@ -245,7 +256,7 @@ def _knob(entry: Mapping[str, Any]) -> Knob:
         outside_why=OUTSIDE_WHY,
     )
     # Readable, as the manual tells it: 128MB, not 16384.
-    return replace(knob, default=values.spelled(knob, entry["boot"]))
+    return replace(knob, default=values.spelled(knob, entry["boot"]), units=values.units_of(knob))
 
 
 def _bound(text: str | None) -> float | None:

@@ -16,6 +16,7 @@ pages), on and off, an enum's listed spelling. postgresql.conf takes that text a
 
 from __future__ import annotations
 
+import difflib
 import math
 import re
 from collections.abc import Mapping
@@ -57,7 +58,8 @@ def fault(knob: Knob, value: str) -> str | None:
     if knob.kind == "enum":
         if _chosen(knob, value) is not None:
             return None
-        return f"'{value}' is none of {', '.join(knob.choices)}"
+        near = difflib.get_close_matches(value.lower(), knob.choices, n=1)
+        return f"'{value}' is none of {', '.join(knob.choices)}" + (f"; nearest: {near[0]}" if near else "")
     if knob.kind in ("integer", "real"):
         number = _number(knob, value)
         return _number_fault(knob, value) if number is None else _range_fault(knob, number)
@@ -88,6 +90,11 @@ def spelled(knob: Knob, value: str) -> str:
         if (exact / size).denominator == 1:
             return f"{exact / size}{unit}"
     return value
+
+
+def units_of(knob: Knob) -> tuple[str, ...]:
+    """The units that a value may be given in, the smallest first; none where the setting takes none."""
+    return tuple(_scale(knob.unit)[0]) if knob.unit and knob.kind in ("integer", "real") else ()
 
 
 def integer(text: str, unit: str = "") -> int | None:
@@ -166,7 +173,7 @@ def _number_fault(knob: Knob, text: str) -> str:
     if knob.unit and re.fullmatch(r"[A-Za-z]+", unit):
         units = [*_scale(knob.unit)[0]]
         close = [known for known in units if known.lower() == unit.lower()]
-        if close:
+        if close and unit not in units:
             return f"'{text}': the unit is spelled {close[0]}, upper and lower case matter"
         if unit not in units:
             return f"'{text}': the units of this setting are {', '.join(units)}"

@@ -80,6 +80,17 @@ def test_a_name_of_another_version_is_told_as_such(refused: Refused, postgresql:
     assert "nearest: fsync" in refused(2, "tune", "--fix", "fsynk=off")["what"]
 
 
+def test_a_wrong_value_is_told_with_its_place_and_what_the_setting_takes(
+    refused: Refused, tmp_path: Path
+) -> None:
+    (tmp_path / "mine.conf").write_text("work_mem = 8MB\nwal_level = 'full'\n")
+    error = refused(2, "crash", "mine.conf", "--set", "wal_writer_delay=5 parsec")
+    assert error["where"] == "mine.conf:2, --set"
+    assert "'full' is none of minimal, replica, logical" in error["what"]
+    assert error["hint"].startswith("wal_writer_delay takes 1 to 10000 ms, or a number with one of us, ms, s")
+    assert refused(2, "tune", "--fix", "work_mem=1gb")["where"] == "--fix"
+
+
 def test_a_data_directory_is_no_configuration(refused: Refused, tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir()

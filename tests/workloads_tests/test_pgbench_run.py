@@ -274,7 +274,9 @@ CREATE PROCEDURE p() LANGUAGE plpgsql AS $$ BEGIN INSERT INTO t VALUES (1); COMM
 def test_what_takes_no_transaction_is_told_that_it_was_wrapped(lab: PostgresqlLab, alone: str) -> None:
     """And with the transaction that the hint asks for it runs."""
     with (
-        pytest.raises(InvalidInput, match="no BEGIN of its own and so was wrapped in BEGIN and END") as caught,
+        pytest.raises(
+            InvalidInput, match="no BEGIN of its own, so it was wrapped in BEGIN and END"
+        ) as caught,
         started(lab, LONG, alone, init_sql=COMMITS_ITSELF) as (run, _),
     ):
         run.wait_for("measured", DEADLINE_S)

@@ -16,8 +16,9 @@ from engines.process import Watcher
 from engines.scratch import Scratch
 from knobs.catalogue import Catalogue, Settings
 from knobs.contract import Contract
+from knobs.errors import InvalidInput
 from knobs.finding import Finding
-from knobs.knob import Knob, TuningRange
+from knobs.knob import Knob, Source, TuningRange
 from tuner.options import Asked
 from tuner.proposers.proposal import HostLimits, Proposal, Proposer
 
@@ -160,7 +161,26 @@ class Kind(Protocol):
         """The engine of a recording, from its folder and the parameters that it kept."""
 
 
-def checked(known: Catalogue, settings: Mapping[str, str]) -> Settings:
-    """The settings in the catalogue's own spelling. Raises InvalidInput with every fault."""
-    known.validate(settings)
+def checked(
+    known: Catalogue, settings: Mapping[str, str], origins: Mapping[str, Source] | None = None
+) -> Settings:
+    """The settings in the catalogue's own spelling.
+
+    Raises InvalidInput with every fault, and with the places of ``origins`` where wrong values stand.
+    """
+    try:
+        known.validate(settings)
+    except InvalidInput as error:
+        places = [str(origin) for name, origin in (origins or {}).items() if _is_wrong(known, name, settings)]
+        where = ", ".join(dict.fromkeys(places)) or error.where
+        raise InvalidInput(error.what, where=where, hint=error.hint) from error
     return {name: known.normalise(name, value) for name, value in settings.items()}
+
+
+def _is_wrong(known: Catalogue, name: str, settings: Mapping[str, str]) -> bool:
+    """Whether a setting is wrong by itself."""
+    try:
+        known.validate({name: settings[name]})
+    except InvalidInput:
+        return True
+    return False

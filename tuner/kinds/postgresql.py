@@ -14,7 +14,7 @@ from knobs.catalogue import Catalogue, Settings
 from knobs.contract import Contract
 from knobs.errors import InvalidInput
 from knobs.finding import Finding
-from knobs.knob import Knob, TuningRange
+from knobs.knob import Knob, Source, TuningRange
 from knobs.postgresql import durability, tuning, values
 from knobs.postgresql.catalogue import load
 from knobs.postgresql.rules import CHANGES
@@ -128,7 +128,7 @@ class PostgresqlKind:
             read = configuration.read(self.name, asked.config, version=engine.major)
         given = configuration.parse_settings(self.name, asked.sets or [], engine.major)
         read = configuration.with_settings(read, given, engine.major)
-        settings = checked(known, read.settings)
+        settings = checked(known, read.settings, read.origins)
         conf.refuse_unwritable(settings)
         options = [] if asked.bindir is None else ["--bindir", str(asked.bindir)]
         options += ["--no-data-checksums"] if asked.no_data_checksums else []
@@ -144,8 +144,12 @@ class PostgresqlKind:
 
     def parse(self, asked: Asked, pairs: Sequence[str], where: str) -> Settings:
         """The values of NAME=VALUE words under the names of the version that is asked for."""
-        version = str(binaries.find(asked.bindir).version.major)
-        return configuration.parse_settings(self.name, pairs, version, where=where)
+        known = load(str(binaries.find(asked.bindir).version.major))
+        found = configuration.parse_settings(self.name, pairs, known.version, where=where)
+        # A rule over several settings is for all that are stated together, and so not asked here.
+        wrong = {name: value for name, value in found.items() if values.fault(known.knob(name), value)}
+        checked(known, wrong, dict.fromkeys(wrong, Source(where, 0)))
+        return found
 
     def refuse(self, chosen: Chosen, clients: int) -> None:
         """Raises InvalidInput where the clients and duratune's own connections are more than there may be."""

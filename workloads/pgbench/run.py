@@ -39,8 +39,8 @@ PROVOCATIONS: dict[str, Sequence[str]] = {
 # SQLSTATE 2D000 and 25001, of which pgbench prints the words alone.
 _NO_TRANSACTION = re.compile(r"invalid transaction termination|cannot run inside a transaction block")
 _WRAPPED = (
-    "the script has no BEGIN of its own and so was wrapped in BEGIN and END, inside of which no procedure may "
-    "COMMIT and nothing may run that takes no transaction"
+    "the script has no BEGIN of its own, so it was wrapped in BEGIN and END, inside of which no procedure "
+    "may COMMIT and nothing may run that takes no transaction"
 )
 _OWN_TRANSACTION = (
     "end the script with a transaction of its own, at the least BEGIN; SELECT 1; COMMIT; - then nothing is "

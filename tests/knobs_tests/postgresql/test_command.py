@@ -21,6 +21,19 @@ def test_one_setting_of_a_version_as_json() -> None:
     assert "power cut" in knob["durability"] and knob["source"] == "runtime-config-wal.html#GUC-FSYNC"
 
 
+def test_json_says_what_the_page_says_of_values() -> None:
+    for name, takes, units in (
+        ("shared_buffers", "16 to 1073741823 x 8kB, or a number with one of B, kB, MB, GB, TB", ["B", "kB"]),
+        ("wal_writer_delay", "1 to 10000 ms, or a number with one of us, ms, s, min, h, d", ["us", "ms"]),
+        ("wal_level", "minimal, replica, logical", []),
+        ("max_connections", "1 to 262143", []),
+    ):
+        [knob] = json.loads(run(name, "--engine-version", "15", "--json").stdout)["knobs"]
+        assert (knob["takes"], knob["units"][:2]) == (takes, units)
+        page = " ".join(run(name, "--engine-version", "15").stdout.split())
+        assert f"takes {takes} category" in page
+
+
 def test_the_list_and_its_marks() -> None:
     done = run("--engine-version", "18")
     lines = {line[4:].split()[0]: line[:3].strip() for line in done.stdout.splitlines()[1:]}

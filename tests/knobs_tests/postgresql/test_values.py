@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from knobs.errors import InvalidInput
 from knobs.postgresql import server, values
 from knobs.postgresql.catalogue import PostgresqlCatalogue, load
 
@@ -179,7 +180,40 @@ def test_range_faults_name_the_bounds_and_the_unit() -> None:
     ]
     [fault] = catalogue.faults({"work_mem": "1 gb"})
     assert "spelled GB" in fault
+    [fault] = catalogue.faults({"work_mem": "99999999999GB"})
+    assert "exceeds the integer range" in fault
+    [fault] = catalogue.faults({"synchronous_commit": "of"})
+    assert fault.endswith("is none of local, remote_write, remote_apply, on, off; nearest: off")
     [fault] = catalogue.faults({"work_mem": "08kB"})
     assert "octal" in fault
     [fault] = catalogue.faults({"max_connections": "10MB"})
     assert "takes none" in fault
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        (
+            {"work_mem": "1gb"},
+            "work_mem takes 64 to 2147483647 kB, or a number with one of B, kB, MB, GB, TB; "
+            "`duratune knobs postgresql work_mem` says",
+        ),
+        ({"wal_writer_delay": "1"} | {"commit_delay": "5x"}, "commit_delay takes 0 to 100000; `duratune"),
+        (
+            {"shared_buffers": "1"},
+            "shared_buffers takes 16 to 1073741823 x 8kB, or a number with one of B, kB",
+        ),
+        (
+            {"random_page_cost": "-1", "WORK_MEM": "1"},
+            "random_page_cost takes 0 to 1.79769e+308; work_mem takes",
+        ),
+        ({"fsync": "maybe"}, "`duratune knobs postgresql fsync` says"),
+        ({"nothing": "1", "block_size": "1"}, "`duratune knobs postgresql "),
+        ({"wal_level": "minimal"}, "`duratune knobs postgresql NAME` says"),
+    ],
+)
+def test_a_refused_value_says_what_its_setting_takes(wrong: dict[str, str], told: str) -> None:
+    """The hint is the same in a text as in JSON (tuner/failure.py)."""
+    with pytest.raises(InvalidInput) as caught:
+        load("15").validate(wrong)
+    assert caught.value.hint.startswith(told)
