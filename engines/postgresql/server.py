@@ -206,9 +206,11 @@ class Server:
         cause = server_log.cause(messages, code)
         if cause == "killed":
             return self._died(code)
-        where = str(self.cluster.data)
-        lines = [line.replace(self.seen_path, where) for line in server_log.why(messages)]
-        return StartRefused(cause, lines, where)
+        # Of another server in the folder one must know where it is; else the path says nothing to the user.
+        folder = str(self.cluster.data) if cause == "in-use" else ""
+        return StartRefused(
+            cause, server_log.told_from(self.seen_path, server_log.why(messages), folder), "server"
+        )
 
     def _died(self, code: int) -> ServerDied:
         ended = server_log.signalled(self.messages())

@@ -91,6 +91,17 @@ def why(messages: Sequence[Message]) -> list[str]:
     return lines[-LINES_MAX:]
 
 
+def told_from(seen: str, lines: Sequence[str], folder: str = "") -> list[str]:
+    """The lines with ``folder`` for the path by which the server saw its data.
+
+    Without one its files are named as seen from there: whoever reads this did not choose the path of a
+    private cluster, and it is gone by then.
+    """
+    if folder:
+        return [line.replace(seen, folder) for line in lines]
+    return [line.replace(f"{seen}/", "").replace(seen, "the data folder") for line in lines]
+
+
 def cause(messages: Sequence[Message], exit_code: int) -> Cause:
     """Why the server ended that said this. Before it says "starting PostgreSQL" it has read no data."""
     last = [message.text for message in faults(messages)]

@@ -119,7 +119,9 @@ def test_a_bad_setting_is_told_in_the_servers_words(
         launched(cluster, scratch, **settings)
     assert caught.value.cause == "settings" and caught.value.exit_code == 2
     assert all(word in "\n".join(caught.value.lines) for word in words), caught.value.lines
-    assert "/proc/self" not in str(caught.value)
+    said = str(caught.value)
+    assert said.startswith("server: the server does not start: ")
+    assert "/proc/self" not in said and str(cluster.data) not in said
     assert not shared_memory.in_use(cluster.data)
     with launched(cluster, scratch) as server:  # The next candidate does not suffer from it.
         server.check()

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from engines.postgresql.server_log import Message, cause, faults, parse, signalled, why
+from engines.postgresql.server_log import Message, cause, faults, parse, signalled, told_from, why
 
 STAMP = "2026-01-02 03:04:05.678 UTC"
 SETTINGS = f"""\
@@ -48,6 +48,17 @@ def test_why_it_did_not_start() -> None:
     assert len(why(parse(SETTINGS))) == 2 and "shared_bufers" in why(parse(SETTINGS))[0]
     assert why(parse(MEMORY))[1].startswith("HINT:")
     assert why(parse(DATA)) == ["PANIC:  could not locate a valid checkpoint record"]
+
+
+def test_a_private_folder_is_named_only_where_it_tells_something() -> None:
+    lines = ['file "/proc/self/fd/7/postgresql.conf" contains errors', 'directory "/proc/self/fd/7"']
+    assert told_from("/proc/self/fd/7", lines) == [
+        'file "postgresql.conf" contains errors',
+        'directory "the data folder"',
+    ]
+    assert (
+        told_from("/proc/self/fd/7", lines, "/x/data")[0] == 'file "/x/data/postgresql.conf" contains errors'
+    )
 
 
 def test_the_kind_of_reason() -> None:
