@@ -157,11 +157,17 @@ def _killed(
 
 
 def unknown_because(controls: Sequence[Control]) -> str:
-    """Why verdicts drawn from a write log are UNKNOWN; "" if every control is right."""
-    wrong = [
-        f"control {control.name} is {control.got.value} where it must be {control.wanted.value}"
-        + (f" ({control.why})" if control.why else "")
-        for control in controls
-        if not control.right
-    ]
-    return "; ".join(wrong)
+    """Why verdicts drawn from a write log are UNKNOWN; "" if every control is right.
+
+    Controls that share a run are wrong for one reason, which is told once, behind all of them.
+    """
+    by_why: dict[str, list[Control]] = {}
+    for control in controls:
+        if not control.right:
+            by_why.setdefault(control.why, []).append(control)
+    return "; ".join(
+        f"control{'s' if len(wrong) > 1 else ''} "
+        + ", ".join(f"{each.name} is {each.got.value} where it must be {each.wanted.value}" for each in wrong)
+        + (f" ({why})" if why else "")
+        for why, wrong in by_why.items()
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from crashlab.controls import Control
+from crashlab.controls import Control, unknown_because
 from crashlab.judging.evidence import CrashEvidence
 from crashlab.judging.judge import RecoveredState
 from crashlab.judging.oracle import History
@@ -67,6 +67,16 @@ def test_a_wrong_control_leaves_nothing_of_the_log(name: str, lossy: bool) -> No
     assert (found.process_crash.verdict, found.power_cut.verdict) == (UNKNOWN, UNKNOWN)
     assert name in found.power_cut.unknown_why
     assert found.worst_state is None
+
+
+def test_a_reason_that_controls_share_is_told_once() -> None:
+    names = ("cache.honest", "synced.honest", "kill.honest")
+    wrong = [Control(name, HELD, UNKNOWN, "no room for the log") for name in names]
+    said = unknown_because([*RIGHT[:3], *wrong, Control("synced.lossy", BROKEN, HELD)])
+    assert said.count("no room for the log") == 1 and all(name in said for name in names)
+    assert said.startswith("controls cache.honest is UNKNOWN where it must be HELD, synced.honest is ")
+    assert said.endswith("; control synced.lossy is HELD where it must be BROKEN")
+    assert unknown_because(RIGHT) == ""
 
 
 def test_the_broken_kill_stands_beside_a_wrong_control_of_the_log() -> None:
