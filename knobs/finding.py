@@ -16,6 +16,8 @@ Failure = Literal[
     "does-not-start",
 ]
 
+_JOINT = " + "
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -32,6 +34,14 @@ class Finding:
     loss: str
     why: str
     source: str
+
+    @property
+    def in_words(self) -> str:
+        """The settings as people write them: ``a=x, b=y``."""
+        names, values = self.setting.split(_JOINT), self.value.split(_JOINT)
+        if len(names) == 1 or len(names) != len(values):
+            return f"{self.setting}={self.value}"
+        return ", ".join(f"{name}={value}" for name, value in zip(names, values, strict=True))
 
     def as_dict(self) -> dict[str, str]:
         """The finding for JSON output."""
