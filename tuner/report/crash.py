@@ -7,11 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from crashlab.controls import Control
+from crashlab.controls import Control, unknown_because
 from crashlab.judging.evidence import CrashEvidence, CrashSummary, CrashVerdict, ModelSummary
 from crashlab.judging.judge import JudgedState
 from crashlab.judging.verdict import LostWrite, Verdict
 from knobs.finding import Finding
+from tuner.report.findings import finding_lines
+from tuner.report.held import bound_lines, spread
 
 NameOf = Callable[[LostWrite], str]
 """What a user calls a write."""
@@ -84,9 +86,9 @@ def as_text(
     replay: str,
 ) -> str:
     """The verdict for a person: what was judged, what was lost, what a HELD means, and what repeats it."""
-    lines = [_controls_line(evidence.controls)]
-    lines.append(_crash_line("process crash", verdict.process_crash, "a SIGKILL", name_of))
-    lines.append(_crash_line("power cut", verdict.power_cut, "", name_of))
+    lines = _controls_lines(evidence.controls, verdict)
+    lines.append(_crash_line("process crash", verdict.process_crash, "a SIGKILL", name_of, evidence.controls))
+    lines.append(_crash_line("power cut", verdict.power_cut, "", name_of, evidence.controls))
     if evidence.recording.believable:
         audit = evidence.recording.audit
         unlocated = f", {audit.unlocated} unlocated" + (f" ({audit.opaque})" if audit.opaque else "")
@@ -108,21 +110,20 @@ def as_text(
         lines.append(f"write log      not believed: {fault}")
     for note in evidence.recording.facts.notes:
         lines.append(f"write log      {note}")
+    lines.append(f"states         {spread(verdict.models)}")
     lines += _checked_lines(verdict.states)
     lines.append(f"recovery       at most {verdict.recovery_s_max:.2f} s")
-    for finding in findings:
-        lines.append(finding_line(finding))
+    lines += finding_lines(findings)
     lines += _evidence_lines(verdict)
     lines.append(_verdict_line(verdict))
-    lines += _bound_lines(verdict)
+    lines += bound_lines(verdict.models, held=verdict.verdict is Verdict.HELD)
     lines.append(f"repeat         {replay}")
     return "\n".join(lines)
 
 
 def finding_line(finding: Finding) -> str:
-    """One finding as a line: what is set, how that comes to matter, what is lost, and where it says so."""
-    loss = f"; {finding.loss}" if finding.failure else ""
-    return f"finding        {finding.setting}={finding.value}: {finding.why}{loss} [{finding.source}]"
+    """One finding as a line."""
+    return finding_lines([finding])[0]
 
 
 def _verdict_line(verdict: CrashVerdict) -> str:
@@ -139,20 +140,22 @@ def _loaded(evidence: CrashEvidence) -> str:
     return f" ({records} records)" if records else ""
 
 
-def _controls_line(controls: Sequence[Control]) -> str:
-    wrong = [control for control in controls if not control.right]
+def _controls_lines(controls: Sequence[Control], verdict: CrashVerdict) -> list[str]:
     if not controls:
-        return "controls       none were run"
-    if wrong:
-        return "controls       WRONG: " + "; ".join(
-            f"{control.name} is {control.got.value}, must be {control.wanted.value} ({control.why})"
-            for control in wrong
-        )
-    names = dict.fromkeys(control.name.partition(".")[0] for control in controls)
-    return f"controls       {', '.join(names)}: every lossy one BROKEN, every honest one HELD"
+        return ["controls       none were run"]
+    why = unknown_because(controls)
+    if not why:
+        names = dict.fromkeys(control.name.partition(".")[0] for control in controls)
+        return [f"controls       {', '.join(names)}: every lossy one BROKEN, every honest one HELD"]
+    spoilt = [f"the {len(verdict.states)} crash states"]
+    if any(not control.right and control.of_the_kill for control in controls):
+        spoilt.insert(0, "the kill")
+    return [f"controls       WRONG: {why}", f"               UNKNOWN by that: {' and '.join(spoilt)}"]
 
 
-def _crash_line(name: str, summary: CrashSummary, also: str, name_of: NameOf) -> str:
+def _crash_line(
+    name: str, summary: CrashSummary, also: str, name_of: NameOf, controls: Sequence[Control]
+) -> str:
     seen = " and ".join(filter(None, [also, f"{summary.states} states"]))
     verdict = " ".join([summary.verdict.value, *summary.reasons])
     text = f"{name:<14} {verdict:<7} {summary.acks} acks, {summary.decidable} decidable; {seen}"
@@ -165,8 +168,13 @@ def _crash_line(name: str, summary: CrashSummary, also: str, name_of: NameOf) ->
         )
     elif summary.verdict is not Verdict.UNKNOWN:
         text += "; 0 acks lost"
+    of_controls = [
+        unknown_because(controls),
+        unknown_because([each for each in controls if each.of_the_kill]),
+    ]
     if summary.unknown_why:
-        text += f"; {summary.unknown_why}"
+        # What is wrong with them is told above, once.
+        text += "; a control is wrong" if summary.unknown_why in of_controls else f"; {summary.unknown_why}"
     return text
 
 
@@ -192,15 +200,6 @@ def _evidence_lines(verdict: CrashVerdict) -> list[str]:
     return lines[:6]
 
 
-def _bound_lines(verdict: CrashVerdict) -> list[str]:
-    return [
-        f"               {name}: all {model.uniform} states at moments drawn uniformly in time held; at most "
-        f"{100 * model.broken_share_max:.0f} % of the moments of such a run break it (95 %)"
-        for name, model in verdict.models.items()
-        if model.broken_share_max is not None
-    ]
-
-
 def _summary(summary: CrashSummary, name_of: NameOf) -> dict[str, Any]:
     return {
         "verdict": summary.verdict.value,
@@ -212,7 +211,8 @@ def _summary(summary: CrashSummary, name_of: NameOf) -> dict[str, Any]:
         "loss_writes": summary.lost,
         "first_lost": _lost(summary.first_lost, name_of),
         "states": summary.states,
-        "seen_in": summary.seen_in,
+        # Where it was seen to break: of what did not break there is no such place.
+        "seen_in": summary.seen_in if summary.verdict is Verdict.BROKEN else None,
         "unknown_why": summary.unknown_why,
     }
 
