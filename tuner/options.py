@@ -10,13 +10,13 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_type_hints
 
 import typer
-from typer.models import OptionInfo
+from typer.models import ArgumentInfo, OptionInfo
 
 from knobs.errors import InvalidInput
 
@@ -259,18 +259,40 @@ def takes_asked(command: Callable[..., int]) -> Callable[..., int]:
 
 def refuse_foreign(asked: Asked, words: Collection[str]) -> None:
     """Raises InvalidInput for an option that belongs to none of these engines and families."""
-    hints = get_type_hints(Asked, include_extras=True)
-    for field in fields(Asked):
-        marks = hints[field.name].__metadata__
+    for name, marks in _marks().items():
         owners = [mark.word for mark in marks if isinstance(mark, Of)]
-        if owners and getattr(asked, field.name) != field.default and not {*owners} & {*words}:
-            # typer takes the first word of an annotated option for its default, until it reads the command.
-            spelled = next(str(mark.default) for mark in marks if isinstance(mark, OptionInfo))
+        if owners and _is_given(asked, name) and not {*owners} & {*words}:
+            spelled = _spelled(marks)
             raise InvalidInput(
                 f"{spelled} is an option of {' and '.join(owners)}, and this is {' with '.join(words)}",
                 where=spelled,
                 hint="leave it out",
             )
+
+
+def given(asked: Asked, but: Collection[str]) -> list[str]:
+    """What was asked for beside these fields, as it is typed."""
+    return [_spelled(marks) for name, marks in _marks().items() if name not in but and _is_given(asked, name)]
+
+
+def _marks() -> dict[str, tuple[Any, ...]]:
+    hints = get_type_hints(Asked, include_extras=True)
+    return {field.name: hints[field.name].__metadata__ for field in fields(Asked)}
+
+
+def _is_given(asked: Asked, name: str) -> bool:
+    return bool(getattr(asked, name) != next(field.default for field in fields(Asked) if field.name == name))
+
+
+def _spelled(marks: Sequence[Any]) -> str:
+    """An option's name; an argument's as its help has it."""
+    for mark in marks:
+        if isinstance(mark, OptionInfo):
+            # typer takes the first word of an annotated option for its default, until it reads the command.
+            return str(mark.default)
+        if isinstance(mark, ArgumentInfo):
+            return str(mark.metavar).strip("[]")
+    raise AssertionError("every field is an option or an argument")
 
 
 def _parameters(function: Callable[..., object]) -> dict[str, inspect.Parameter]:

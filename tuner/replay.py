@@ -1,4 +1,4 @@
-"""A recording opened again: the subject that its crash states are recovered with, from its own folder."""
+"""A recording opened again: the request whose crash states are recovered, from its own folder."""
 
 from __future__ import annotations
 
@@ -10,35 +10,43 @@ from pathlib import Path
 
 from crashlab.judging.verdict import LostWrite
 from crashlab.recording.recorded import Recording
-from crashlab.subject import Subject
 from crashlab.validate import Lab
 from engines.scratch import Scratch
 from engines.supervisor import Supervisor
+from knobs.contract import Contract
 from knobs.errors import InvalidInput
 from tuner.kinds import registry
-from tuner.request import RECORDERS, data_folder
+from tuner.options import Asked
+from tuner.request import RECORDERS, Request, data_folder
 
 
 @dataclass(frozen=True)
 class Reopened:
-    """A lab, the recording of a run, its subject, and the contract that it was judged under."""
+    """A lab, the recording of a run, and that run as a request with the contract to judge by."""
 
     lab: Lab
     recording: Recording
-    subject: Subject
-    contract: str
+    request: Request
+
+    @property
+    def other_version(self) -> str:
+        """The engine's version that was recorded, "" where it is the one that recovers."""
+        recorded = self.recording.facts.engine_version
+        return "" if recorded == self.request.engine.version() else recorded
 
     def name_of(self, lost: LostWrite) -> str:
         """What a user calls a write of the recorded workload."""
-        facts = self.recording.facts
-        return registry.family(facts.workload).name_of(lost, facts.workload_parameters)
+        return self.request.name_of(lost)
 
 
 @contextmanager
-def bound_to_recording(folder: Path, say: Callable[[str], None] = lambda _: None) -> Iterator[Reopened]:
-    """The run that `duratune crash` left in ``folder``, opened again.
+def bound_to_recording(
+    folder: Path, asked: Asked, say: Callable[[str], None] = lambda _: None
+) -> Iterator[Reopened]:
+    """The run that `duratune crash` left in ``folder``, opened again; ``asked`` may name another contract,
+    and where the engine's programs lie.
 
-    Raises InvalidInput where the folder holds none.
+    Raises InvalidInput where the folder holds none, or one of another engine.
     """
     try:
         document = json.loads((folder / "crash.json").read_text(encoding="utf-8"))
@@ -49,12 +57,24 @@ def bound_to_recording(folder: Path, say: Callable[[str], None] = lambda _: None
             where=str(folder),
             hint="name its folder with --study",
         ) from error
+    if asked.engine != kind.name:
+        raise InvalidInput(
+            f"the recording is of {kind.name}", where=str(folder), hint=f"duratune crash {kind.name} --replay"
+        )
     with Supervisor() as supervisor, Scratch() as scratch:
         recording = Recording(folder / "recording", kind.log_reader)
         facts = recording.facts
         family = registry.family(facts.workload)
-        workload = family.again(facts.workload, facts.workload_parameters, str(folder), supervisor)
-        engine = kind.again(recording.folder, facts.engine_parameters)
-        data = data_folder(engine, folder, scratch, say)
-        subject = Subject(engine.bound(scratch, supervisor, data), workload, facts.settings, facts.threads)
-        yield Reopened(Lab(RECORDERS["preload"](), scratch, data), recording, subject, contract)
+        chosen = kind.again(recording.folder, facts, asked)
+        data = data_folder(chosen.engine, folder, scratch, say)
+        request = Request(
+            kind=kind,
+            engine=chosen.engine.bound(scratch, supervisor, data),
+            catalogue=chosen.catalogue,
+            settings=chosen.settings,
+            workload=family.again(facts.workload, facts.workload_parameters, str(folder), supervisor),
+            contract=Contract.parse(asked.contract or contract),
+            seed=facts.seed,
+            clients=facts.threads,
+        )
+        yield Reopened(Lab(RECORDERS[facts.recorder](), scratch, data), recording, request)

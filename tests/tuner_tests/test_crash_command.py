@@ -108,6 +108,10 @@ def test_the_replay_command_repeats_the_verdict(broken: tuple[Room, Ended]) -> N
         assert (replayed["verdict"], replayed["reasons"]) == (wanted["verdict"], wanted["reasons"])
         assert (replayed["acks"], replayed["lost"]) == (wanted["acks"], wanted["lost"])
         assert len(replayed["lost_writes"]) == wanted["lost"] > 0
+        assert replayed["engine"] == "rocksdb"
+        for name in ("engine", "settings", "recorder"):
+            assert replayed["provenance"][name] == document["provenance"][name], name
+        assert replayed["provenance"]["workload"]["name"] == "ycsb:a"
     assert seen[0]["lost_writes"] == seen[1]["lost_writes"]
     # Another contract over the same state: the loss is allowed now, and is the same.
     process = room.run(*words[1:], "--contract", "process", "--json")
@@ -117,13 +121,17 @@ def test_the_replay_command_repeats_the_verdict(broken: tuple[Room, Ended]) -> N
     # Where the run was not, and what would have changed it, is refused.
     model, _, seed = words[-1].replace("@", "#").split("#")
     outside = [room.run(*words[1:-1], f"{model}@{position}#{seed}", "--json") for position in (0, 10**9)]
-    changed = room.run(*words[1:], "--set", "sync=true", "--json")
+    changed = room.run(*words[1:], "--set", "sync=true", "--states", "9", "--scale", "3", "--json")
+    foreign = room.run(*words[1:], "--bindir", "/nowhere", "--json")
+    other = room.run("crash", "postgresql", *words[3:], "--json")
     uncontrolled = room.run(*words[1:-1], f"torn@{words[-1].split('@')[1]}", "--json")
-    assert [ended.code for ended in (*outside, changed, uncontrolled)] == [2, 2, 2, 2]
+    assert [ended.code for ended in (*outside, changed, uncontrolled, foreign, other)] == [2] * 6
     assert "torn has no control for rocksdb" in uncontrolled.document["error"]["what"]
     for ended in outside:
         assert "the load of this run lies at the positions" in ended.document["error"]["what"]
-    assert "--set cannot change a run" in changed.document["error"]["what"]
+    assert "--set and --scale and --states cannot change a run" in changed.document["error"]["what"]
+    assert "--bindir is an option of postgresql" in foreign.document["error"]["what"]
+    assert "the recording is of rocksdb" in other.document["error"]["what"]
 
 
 @pytest.mark.parametrize("state", ["nonsense", "cache@1", "synced@x#1", "rotten@5#1", "cache@-5#1", "@1#1"])

@@ -12,6 +12,9 @@ from typing import Any
 import pytest
 
 from crashlab.judging.verdict import LostWrite
+from crashlab.recording.recorded import Facts
+from engines.postgresql import binaries, server_user
+from engines.postgresql.engine import PostgresqlEngine
 from engines.postgresql.session_settings import SessionSettings
 from engines.supervisor import Supervisor
 from knobs.contract import Contract
@@ -73,8 +76,6 @@ def test_an_engine_is_whole_without_any_option(name: str) -> None:
     assert space.distributions and request.described().data_bytes > 0
     need = found.rules.memory(request.catalogue, request.engine.stated({}), request.clients)
     assert 0 < need.wanted_bytes < host_limits().memory_bytes and need.who
-    again = found.again(Path("/nowhere"), request.engine.parameters) if name == "postgresql" else None
-    assert again is None or again == request.engine
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -184,6 +185,68 @@ def test_what_is_a_private_clusters_own_is_overridden_and_listed(tmp_path: Path)
     assert not {"data_directory", "port", "archive_command"} & {*found.settings}
     assert told["archive_command"].source == f"{config}:3"
     assert told["synchronous_standby_names"].failure == "failover"
+
+
+def recorded(version: str, bindir: Path) -> Facts:
+    """What a recording of PostgreSQL keeps of its engine."""
+    known = {"bindir": str(bindir), "user": server_user.choose().name, "checksums": "false"}
+    return Facts(
+        "postgresql",
+        version,
+        "pgbench:tpcb-like",
+        workload_parameters={},
+        settings={"work_mem": "8192"},
+        engine_parameters=known,
+        threads=8,
+        seed=1,
+        recorder="preload",
+        initial_records=0,
+        register_per_write=True,
+        base_inodes={},
+        first_position=0,
+        kill_ns=0,
+        operations=0,
+        log_bytes=0,
+    )
+
+
+def programs_of(folder: Path, version: str) -> Path:
+    """The installed programs in another folder, by links, with a postgres that calls itself this version."""
+    folder.mkdir()
+    for program in binaries.find().folder.iterdir():
+        if program.name != "postgres":
+            (folder / program.name).symlink_to(program)
+    (folder / "postgres").write_text(f"#!/bin/sh\necho 'postgres (PostgreSQL) {version}'\n")
+    (folder / "postgres").chmod(0o755)
+    return folder
+
+
+def test_a_recording_is_opened_with_the_programs_that_are_named(tmp_path: Path) -> None:
+    found, here = kind("postgresql"), binaries.find()
+    facts = recorded(str(here.version), here.folder)
+    plain = found.again(tmp_path, facts, asked())
+    assert isinstance(plain.engine, PostgresqlEngine) and plain.engine.binaries.folder == here.folder
+    assert (plain.settings, plain.engine.checksums) == ({"work_mem": "8192"}, False)
+    minor = programs_of(tmp_path / "minor", f"{here.version.major}.999")
+    named = found.again(tmp_path, facts, asked(bindir=minor)).engine
+    assert isinstance(named, PostgresqlEngine) and named.binaries.folder == minor
+    assert named.version() == f"{here.version.major}.999"
+
+
+def test_another_major_version_recovers_no_recording(tmp_path: Path) -> None:
+    """Named, or installed since where the recorded one was."""
+    here = binaries.find()
+    major = 13 if here.version.major != 13 else 14
+    other = programs_of(tmp_path / "other", f"{major}.2")
+    for facts, bindir in (
+        (recorded(str(here.version), here.folder), other),
+        (recorded(str(here.version), other), None),
+    ):
+        with pytest.raises(InvalidInput) as caught:
+            kind("postgresql").again(tmp_path, facts, asked(bindir=bindir))
+        error = caught.value
+        assert f"this is PostgreSQL {major}.2" in error.what and str(here.version) in error.what
+        assert error.where == str(other) and "--bindir" in error.hint
 
 
 def test_connections_for_the_clients_are_counted() -> None:

@@ -200,8 +200,19 @@ def test_the_defaults_hold_and_a_state_is_judged_again(room: Room) -> None:
     assert document["provenance"]["workload"]["scale"] == "1"
     assert {state["model"] for state in document["states"]} >= {"cache", "synced", "torn"}
     assert all(state["checks"] for state in document["states"])
-    again = room.run(*shlex.split(document["replay"])[1:], "--json")
+    words = shlex.split(document["replay"])[1:]
+    again = room.run(*words, "--json")
     assert (again.code, again.document["verdict"]) == (0, "HELD"), again
+    assert again.document["recorded_version"] == document["provenance"]["engine"]["version"]
+    came_from, recorded = again.document["provenance"], document["provenance"]
+    assert (came_from["engine"], came_from["settings"]) == (recorded["engine"], recorded["settings"])
+    assert (
+        came_from["workload"]["name"] == "pgbench:tpcb-like" and came_from["settings"]["work_mem"] == "8192"
+    )
+    told = room.run(*words, "--bindir", str(binaries.find().folder))
+    assert told.code == 0 and f"run            postgresql {binaries.find().version}, pgbench" in told.out
+    assert "settings       wal_buffers=32kB work_mem=8MB" in told.out
+    assert room.run(*words, "--bindir", str(room.folder)).code == 2
 
 
 @pytest.mark.slow

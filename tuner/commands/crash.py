@@ -5,6 +5,7 @@ from __future__ import annotations
 import json as json_module
 import shlex
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,10 +23,9 @@ from crashlab.states.plan import PlannedState
 from crashlab.subject import Subject
 from crashlab.validate import CrashPlan, split_states, validate
 from engines.lock import exclusive
-from engines.provenance import provenance
-from knobs.contract import Contract
 from knobs.errors import InvalidInput, Undecided
 from tuner import folders, options
+from tuner.kinds import registry
 from tuner.kinds.family import Size
 from tuner.options import Asked, takes_asked
 from tuner.origin import origin
@@ -37,19 +37,24 @@ from tuner.request import Request, open_lab, resolve_asked
 from tuner.static_check import differences, predicted, recovery_ignores
 
 SIZE = Size(records=20_000, scale=1)
+STATES, TIME = 30, "3s"
 OPERATIONS = 6_000
 OPERATIONS_S = 20.0
 """Under a slow --target fewer are recorded: as many as come in this time."""
 OPERATIONS_MIN, OPERATIONS_MAX = 100, 1_000_000
 """Far more than the write log has room for."""
 DOCUMENT = "crash.json"
+REPLAY_TAKES = frozenset(("engine", "contract", "bindir", "study", "json", "quiet"))
+"""What a state that is judged again leaves to be asked for."""
 
 
 @takes_asked
 def command(
     asked: Asked,
-    states: Annotated[int, typer.Option("--states", min=3, max=10_000, help="Crash states to judge.")] = 30,
-    time: options.RunTime = "3s",
+    states: Annotated[
+        int, typer.Option("--states", min=3, max=10_000, help="Crash states to judge.")
+    ] = STATES,
+    time: options.RunTime = TIME,
     operations: Annotated[
         int | None,
         typer.Option(
@@ -71,8 +76,10 @@ def command(
     """
     output = Output(json=asked.json, quiet=asked.quiet)
     if replay is not None:
-        _refuse_changes(asked)
-        return _replay(replay, asked.study, asked.contract, output)
+        _refuse_changes(
+            asked, {"--states": states != STATES, "--time": time != TIME, "--operations": operations}
+        )
+        return _replay(replay, asked, output)
     request = resolve_asked(asked, SIZE)
     if request.idle:
         raise Undecided(
@@ -166,14 +173,15 @@ def _save(path: Path, document: dict[str, Any]) -> None:
     part.replace(path)
 
 
-def _replay(state: str, study: Path | None, contract: str | None, output: Output) -> int:
+def _replay(state: str, asked: Asked, output: Output) -> int:
     """Rebuild one state from log, position, model and seed, recover it and judge it again."""
-    if study is None:
+    if asked.study is None:
         raise InvalidInput("--replay needs the folder of the run", where="--replay", hint="add --study DIR")
     planned = parse_state(state)
-    with bound_to_recording(study, output.note) as found:
-        lab, recording, subject = found.lab, found.recording, found.subject
-        wanted = Contract.parse(contract or found.contract)
+    with bound_to_recording(asked.study, asked, output.note) as found:
+        lab, recording, request = found.lab, found.recording, found.request
+        subject, wanted = request.subject(), request.contract
+        came_from = origin(request, lab.data, recorder=recording.facts.recorder, models=[planned.model])
         _refuse_without_control(planned, subject)
         _refuse_outside(planned, recording)
         recovered = lab.recover(recording, subject, [planned])
@@ -182,6 +190,9 @@ def _replay(state: str, study: Path | None, contract: str | None, output: Output
     if judgement.verdict is Verdict.HELD and judgement.acks == 0:
         judgement = Judgement.unknown("no write had been acknowledged before this position")
     output.result(f"contract       {wanted}: {wanted.in_words()}")
+    output.result(_asked(request))
+    if found.other_version:
+        output.result(f"recorded       with {request.engine.name} {found.other_version}")
     output.result(
         f"state          {state}: {judgement.verdict.value} {' '.join(judgement.reasons)}\n"
         f"               {judgement.acks} acks, {judgement.decidable} decidable, {judgement.lost} lost, "
@@ -192,7 +203,9 @@ def _replay(state: str, study: Path | None, contract: str | None, output: Output
     output.document(
         {
             "schema": 1,
-            "provenance": provenance(study, seed=planned.seed),
+            "provenance": came_from,
+            "engine": request.engine.name,
+            "recorded_version": recording.facts.engine_version,
             "contract": str(wanted),
             "state": state,
             "verdict": judgement.verdict.value,
@@ -208,14 +221,18 @@ def _replay(state: str, study: Path | None, contract: str | None, output: Output
     return crash_report.EXIT_CODES[judgement.verdict]
 
 
-def _refuse_changes(asked: Asked) -> None:
-    """A state is judged as it was recorded: what would change the run changes nothing any more."""
-    given = [name for name, is_given in (("CONFIG", asked.config), ("--set", asked.sets)) if is_given]
+def _refuse_changes(asked: Asked, own: Mapping[str, object]) -> None:
+    """A state is judged as it was recorded: what would change the run changes nothing any more.
+
+    ``own`` tells which of the command's own options are given.
+    """
+    options.refuse_foreign(asked, (asked.engine, *registry.kind(asked.engine).families))
+    given = [*options.given(asked, REPLAY_TAKES), *(name for name, is_given in own.items() if is_given)]
     if given:
         raise InvalidInput(
             f"{' and '.join(given)} cannot change a run that is recorded already",
             where="--replay",
-            hint="leave out --replay to crash another configuration",
+            hint="leave it out, or --replay to crash another run",
         )
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from crashlab.recording.recorded import Facts
 from engines.engine import Engine, LogReader
 from engines.process import Watcher
 from engines.scratch import Scratch
@@ -157,8 +158,9 @@ class Kind(Protocol):
     def refuse(self, chosen: Chosen, clients: int) -> None:
         """Raises InvalidInput or MachineLacks for settings that cannot run under so many clients, here."""
 
-    def again(self, folder: Path, parameters: Mapping[str, str]) -> TunedEngine:
-        """The engine of a recording, from its folder and the parameters that it kept."""
+    def again(self, folder: Path, facts: Facts, asked: Asked) -> Chosen:
+        """Engine and settings of the recording in ``folder``; of the options only those count that name the
+        engine's programs. Raises InvalidInput where the engine cannot recover what was recorded."""
 
 
 def checked(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
+from crashlab.recording.recorded import Facts
 from engines.postgresql import binaries, server_user
 from engines.postgresql import configuration as conf
 from engines.postgresql.engine import PostgresqlEngine
@@ -162,9 +163,23 @@ class PostgresqlKind:
                 hint=f"--set max_connections={clients + CONNECTIONS_BESIDE}, or fewer --clients",
             )
 
-    def again(self, folder: Path, parameters: Mapping[str, str]) -> PostgresqlEngine:
-        """The same programs, and the same user where duratune may choose one."""
-        return PostgresqlEngine.of_recording(folder, parameters)
+    def again(self, folder: Path, facts: Facts, asked: Asked) -> Chosen:
+        """The same programs or those of --bindir, and the same user where duratune may choose one.
+
+        Raises InvalidInput for programs of another major version: it keeps its data in another form (manual,
+        "Upgrading a PostgreSQL Cluster").
+        """
+        named = {} if asked.bindir is None else {"bindir": str(asked.bindir)}
+        engine = PostgresqlEngine.of_recording(folder, {**facts.engine_parameters, **named})
+        recorded_major = facts.engine_version.partition(".")[0]
+        if engine.major != recorded_major:
+            raise InvalidInput(
+                f"this is PostgreSQL {engine.version()}, and the recording is of {facts.engine_version}, "
+                f"which only PostgreSQL {recorded_major} recovers",
+                where=str(engine.binaries.folder),
+                hint=f"name the folder of PostgreSQL {recorded_major}'s programs with --bindir",
+            )
+        return Chosen(engine, load(engine.major), facts.settings)
 
 
 def _changed(

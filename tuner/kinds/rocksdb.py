@@ -7,6 +7,7 @@ import resource
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from crashlab.recording.recorded import Facts
 from engines.rocksdb.engine import RocksdbEngine
 from engines.rocksdb.log_reader import RocksdbLogReader
 from knobs import configuration
@@ -165,9 +166,11 @@ class RocksdbKind:
                 hint=f"ulimit -n {max(wanted, 0) + OPEN_FILES_BESIDE}",
             )
 
-    def again(self, folder: Path, parameters: Mapping[str, str]) -> RocksdbEngine:
-        """From the OPTIONS file that the recording keeps."""
-        return RocksdbEngine.of_recording(folder, parameters)
+    def again(self, folder: Path, facts: Facts, asked: Asked) -> Chosen:
+        """From the OPTIONS file that the recording keeps, with the library that is installed."""
+        del asked
+        engine = RocksdbEngine.of_recording(folder, facts.engine_parameters)
+        return Chosen(engine, load_installed(), facts.settings)
 
 
 KIND: Kind = RocksdbKind()
