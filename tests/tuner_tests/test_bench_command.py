@@ -51,7 +51,7 @@ def test_two_configurations_are_measured_in_turn(room: Path, capsys: pytest.Capt
         capsys, *(word for pair in sets for word in ("--set", pair)), "--vs", "default", "--rounds", "4"
     )
     ours, default = found["runs"]
-    assert (ours["config"], default["config"]) == ("default " + " ".join(sets), "default")
+    assert (ours["config"], default["config"]) == ("default with --set", "default")
     for run in found["runs"]:
         assert run["throughput"] > 0 and run["errors"] == 0 and len(run["rounds"]) == 4
         assert set(run["p50_us"]) == set(run["p99_us"]) == {"READ", "UPDATE"}
@@ -78,8 +78,9 @@ def test_one_configuration_alone(room: Path, capsys: pytest.CaptureFixture[str])
     words = ["-p", "target=2000", "--rounds", "1", "--set", "WriteOptions.disableWAL=true", "--study", "mine"]
     assert cli.main(["bench", "rocksdb", *QUICK, *words]) == 0
     text = capsys.readouterr().out
-    first, *_ = text.splitlines()
-    assert first.startswith("contract       process:")
+    assert text.startswith("run            rocksdb ") and "contract  " not in text, "none is judged"
+    assert text.count("WriteOptions.disableWAL=true") == 2, "as a setting, and as a finding"
+    assert "\nsettings       default with --set: WriteOptions.disableWAL=true\n" in text
     assert "from the intended start p50" in text and "2000 operations/s" in text
     assert "WriteOptions.disableWAL=true:" in text, "the catalogue predicts what it loses"
     assert "verdict        none: measured only" in text and "\nratio" not in text

@@ -72,7 +72,6 @@ def command(
         requests[vs if vs not in requests else f"{vs} again"] = resolve_asked(other, SIZE)
     name = folders.default_name(asked.engine, first.workload.name, first.contract, "bench-")
     folder = folders.for_one_run(asked.study, name)
-    output.result(f"contract       {first.contract}: {first.contract.in_words()}")
     output.result(_asked(requests, plan, count))
     with exclusive(folder), folders.kept_with(folder, DOCUMENT):
         _bench(requests, plan, count, folder, asked.data, output)
@@ -109,7 +108,8 @@ def _target(properties: Sequence[str], target: float | None) -> tuple[list[str],
 
 
 def _name(config: str | None, sets: Sequence[str]) -> str:
-    return " ".join([config or DEFAULT, *sets])
+    """What the configuration is called; its settings have a line of their own."""
+    return (config or DEFAULT) + (" with --set" if sets else "")
 
 
 def _bench(

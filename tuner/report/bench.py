@@ -11,6 +11,7 @@ from crashlab.kill import MeasurePlan
 from knobs.contract import Contract
 from knobs.errors import Undecided
 from knobs.finding import Finding
+from tuner.report.findings import finding_lines
 from tuner.search.interleaved import Measured
 from tuner.search.interval import METHOD, RatioInterval, ratio_interval
 
@@ -118,8 +119,7 @@ def as_text(bench: Bench) -> str:
     """The bench for a person: each configuration's figures, and the ratio with its interval."""
     lines = [line for config in bench.configs for line in _config_lines(config)]
     for config in bench.configs:
-        for finding in config.findings:
-            lines.append(f"finding        {config.name}: {finding.setting}={finding.value}: {finding.why}")
+        lines += finding_lines(config.findings, f"{config.name}: ")
     interval = bench.interval()
     if interval is not None:
         lines += _ratio_lines(bench, interval)
