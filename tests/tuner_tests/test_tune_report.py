@@ -116,6 +116,7 @@ def test_a_winner_with_its_claim_and_what_was_faster_and_refused() -> None:
     assert "trial 2: 4.00 x reference, lost-ack, hole" in said and "trial 3:" not in said
     assert "winner         trial 1 (rules): holds process; over the reference:" in said
     assert "CFOptions.write_buffer_size=134217728" in said
+    assert "states         1 judged: synced 1\n" in said and "no bound: too few states" in said
     assert "faster than the reference" in said and "rocksdb: no" in said and "the lab failed" in said
 
 
@@ -179,6 +180,16 @@ def test_the_reference_may_win() -> None:
     assert "nothing to confirm" in said and "refused        none: no trial broke the contract" in said
 
 
+@pytest.mark.parametrize("audit", [True, False])
+def test_the_reference_gains_nothing_over_itself(audit: bool) -> None:
+    """What a pair of runs of one configuration shows is noise, whichever way."""
+    outcome = outcome_of([result_of(0, ratio=1.14), result_of(1, "BROKEN", 1.1, reasons=("hole",))], None)
+    said = text(outcome, audit)
+    (row,) = [line for line in said.splitlines() if line.split()[:1] == ["0"]]
+    assert row.split()[2:] == ["reference", "HELD"] and "1.14" not in said and "1.10" in said
+    assert document(outcome)["trials"][0]["ratio"] == 1.14
+
+
 def test_what_broke_and_was_slower_is_no_loss() -> None:
     """Slower than the winner; than 1, where the winner is the reference, whose own ratio is noise."""
     results = [result_of(0, ratio=0.9), result_of(1, "BROKEN", 0.95, reasons=("hole",))]
@@ -211,7 +222,7 @@ def test_who_held_once_and_not_on_the_fresh_run_is_refused() -> None:
     ]
     said = text(outcome)
     assert "trial 1: 1.50 x reference, lost-ack" in said
-    assert "trial 0: 1.02 x reference, UNKNOWN: the log was not believed" in said
+    assert "trial 0: the reference itself, UNKNOWN: the log was not believed" in said
     assert not _something_held(StudyPlan(), outcome), "two trials held, and neither did in the end"
     assert _something_held(StudyPlan(), outcome_of(RESULTS, RESULTS[0], refused_at_last=at_last[:1]))
 
@@ -248,7 +259,7 @@ def test_an_audit_whose_fastest_holds_names_what_broke_and_by_what() -> None:
     assert "write_buffer_size" not in known, "it is known by what this one breaks"
     assert unknown.startswith("1.30 x reference, BROKEN hole\n") and "write_buffer_size=1048576" in unknown
     alone = text(outcome_of(results[:1], None), audit=True)
-    assert "would have shipped the reference itself" in alone and "broke  " not in alone
+    assert "would have shipped the reference itself, HELD" in alone and "broke  " not in alone
 
 
 CONFIG = f"""\

@@ -10,6 +10,7 @@ from typing import Any
 from crashlab.judging.evidence import CrashSummary
 from knobs.finding import Finding
 from tuner import static_check
+from tuner.report.held import bound_lines, spread
 from tuner.report.settings import spelled
 from tuner.request import Request
 from tuner.search.final import Claim, Winner
@@ -170,12 +171,8 @@ def _winner_lines(
             f"{summary.decidable} decidable, {summary.states} states; at most {summary.lost} lost, "
             f"a window of {summary.loss_ms:.1f} ms"
         )
-    for model, found in winner.verdict.models.items():
-        if found.broken_share_max is not None:
-            lines.append(
-                f"               {model}: all {found.uniform} states at uniform moments held; at most "
-                f"{100 * found.broken_share_max:.0f} % of the moments of such a run break it (95 %)"
-            )
+    lines.append(f"states         {spread(winner.verdict.models)}")
+    lines += bound_lines(winner.verdict.models, held=True)
     lines += _unproven_lines(request, reference, outcome) or [_confirmation_line(outcome)]
     for claim in outcome.rivals:
         lines.append(f"{'against ' + claim.rival.proposer:<14} {claim.in_words()}")
@@ -268,10 +265,9 @@ def _audit_lines(request: Request, reference: Mapping[str, str], outcome: StudyO
     if outcome.fastest is None:
         return ["audit          no trial was measured"]
     fastest = outcome.fastest
-    what = "the reference itself" if fastest.number == 0 else f"trial {fastest.number}"
+    what = _speed(fastest) if fastest.number == 0 else f"trial {fastest.number}: {_speed(fastest)}"
     lines = [
-        f"audit          a search for speed alone would have shipped {what}: "
-        f"{fastest.ratio:.2f} x reference, {_verdict(fastest)}",
+        f"audit          a search for speed alone would have shipped {what}, {_verdict(fastest)}",
         *_over(request, reference, fastest),
         _confirmation_line(outcome),
     ]
@@ -280,9 +276,9 @@ def _audit_lines(request: Request, reference: Mapping[str, str], outcome: StudyO
         lines.append("broke          the contract, and was not the fastest:")
     for result in sorted(others, key=lambda result: -result.ratio):
         broken = static_check.breaking(request, result.settings)
-        causes = list(dict.fromkeys(f"{finding.setting}={finding.value}" for finding in broken))
+        causes = list(dict.fromkeys(finding.in_words for finding in broken))
         lines.append(
-            f"               trial {result.number}: {result.ratio:.2f} x reference, {_verdict(result)}"
+            f"               trial {result.number}: {_speed(result)}, {_verdict(result)}"
             + (f", by {', '.join(causes)}" if causes else "")
         )
         lines += [] if causes else _over(request, reference, result)
@@ -304,7 +300,7 @@ def _refused_lines(outcome: StudyOutcome) -> list[str]:
         ]
     lines = [f"refused        {len(found)} that did not hold the contract, as a trial or on a fresh run:"]
     lines += [
-        f"                 trial {result.number}: {result.ratio:.2f} x reference, "
+        f"                 trial {result.number}: {_speed(result)}, "
         f"{', '.join(result.reasons) or f'{result.verdict}: {result.why}'}"
         for result in found[:10]
     ]
@@ -312,12 +308,25 @@ def _refused_lines(outcome: StudyOutcome) -> list[str]:
 
 
 def _table(results: Sequence[TrialResult]) -> list[str]:
-    lines = ["               trial  proposer   ratio  verdict"]
+    lines = ["               trial  proposer       ratio  verdict"]
     for result in results:
-        ratio = f"{result.ratio:.2f}" if result.ratio else "-"
         verdict = " ".join([result.verdict, *(result.reasons or [result.why])]).rstrip()
-        lines.append(f"               {result.number:>5}  {result.proposer:<9} {ratio:>6}  {verdict}")
+        lines.append(
+            f"               {result.number:>5}  {result.proposer:<9} {_ratio(result):>9}  {verdict}"
+        )
     return lines
+
+
+def _ratio(result: TrialResult) -> str:
+    """A trial's ratio; trial 0 is the reference, so what it shows above or below 1 is the noise of a pair."""
+    if not result.ratio:
+        return "-"
+    return "reference" if result.number == 0 else f"{result.ratio:.2f}"
+
+
+def _speed(result: TrialResult) -> str:
+    """The same within a sentence."""
+    return "the reference itself" if result.number == 0 else f"{result.ratio:.2f} x reference"
 
 
 def _summary(summary: CrashSummary) -> dict[str, Any]:
