@@ -101,7 +101,22 @@ def test_wrong_controls_end_it_before_any_trial(memory_path: Path) -> None:
     with fake_lab(memory_path, steady, wrong=("synced",)) as lab:
         with pytest.raises(Undecided, match=r"control synced\.lossy is HELD where it must be BROKEN"):
             tuning(lab, memory_path / "study").run()
-        assert lab.runs == []
+        assert len(lab.runs) == 1 and verdicts(memory_path / "study") == [], (
+            "the reference alone was measured"
+        )
+
+
+def test_a_reference_that_does_not_start_is_told_before_the_controls(memory_path: Path) -> None:
+    """The controls of this lab are wrong, so they would be what is told."""
+
+    def refused(_settings: Mapping[str, str], _run: int, _recover: bool) -> float:
+        raise InvalidInput("the server does not start", where="planted")
+
+    with (
+        fake_lab(memory_path, refused, wrong=("kill",)) as lab,
+        pytest.raises(InvalidInput, match="does not start"),
+    ):
+        tuning(lab, memory_path / "study").run()
 
 
 def test_an_idle_reference_is_no_ratio(memory_path: Path) -> None:

@@ -139,8 +139,18 @@ class Tuning:
         self._final = Final(request, plan, folder, lab, output, self._reference)
 
     def run(self) -> StudyOutcome:
-        """The whole study. Raises Undecided where controls fail or the lab fails several times in a row."""
+        """The whole study.
+
+        Raises InvalidInput where the reference does not start, Undecided where controls fail or the lab fails
+        several times in a row.
+        """
+        # First, as in a crash: a reference that does not start is told by it at once.
+        self._output.note(f"measuring the reference for {self._plan.trial.measure.measure_s:g} s")
+        reference = Reference(
+            self._lab, self._request.subject(self._reference), self._plan.trial.measure, self._request.seed
+        )
         self._output.note("controls: one lossy and one honest run for the kill and for each crash model")
+        before_s = self._budget.spent_s
         controls = self._lab.controls(
             self._request.subject({}), list(self._request.engine.controls), self._request.seed
         )
@@ -149,11 +159,7 @@ class Tuning:
             raise Undecided(
                 wrong, where="controls", hint="no verdict can be trusted on this machine; see duratune doctor"
             )
-        controls_s = self._budget.spent_s
-        reference = Reference(
-            self._lab, self._request.subject(self._reference), self._plan.trial.measure, self._request.seed
-        )
-        self._budget.plan(controls_s, reference.seconds_per_run)
+        self._budget.plan(self._budget.spent_s - before_s, reference.seconds_per_run)
         finished = len(self._folder.results())
         self._budget.refuse_too_short(finished)
         self._output.result(self._budget.in_words(finished))
