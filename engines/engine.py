@@ -212,6 +212,9 @@ class Engine(Protocol):
         Raises InvalidInput where a setting has no place in it.
         """
 
+    def taken(self, settings: Mapping[str, str]) -> Settings:
+        """What an instance takes of these settings: what is the private one's own has its value there."""
+
     def in_force(self, effective: str) -> Settings:
         """The settings in force, of the text that a run left of them."""
 

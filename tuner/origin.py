@@ -16,7 +16,8 @@ def origin(
     """A result's ``provenance``, as JSON values; call it when the work starts, since it holds the time.
 
     ``recorder`` and ``models`` are what the command uses of the lab, None and empty where it records
-    nothing. Raises OSError where the data folder's file system cannot be asked.
+    nothing. The settings are those that it runs with: what a private instance does not take over is in the
+    findings, with what was asked for. Raises OSError where the data folder's file system cannot be asked.
     """
     return {
         **provenance(data_folder, seed=request.seed),
@@ -33,5 +34,5 @@ def origin(
         "recorder": recorder,
         "models": list(models),
         "config": list(request.sources),
-        "settings": dict(request.settings),
+        "settings": request.engine.taken(request.settings),
     }

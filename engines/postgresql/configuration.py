@@ -88,7 +88,7 @@ _PRIVATE: Sequence[tuple[str, re.Pattern[str]]] = tuple(
             "says where shared memory is kept, which duratune must find after a kill",
             r"dynamic_shared_memory_type",
         ),
-        ("waits for a standby that a private cluster does not have", r"synchronous_standby_names"),
+        ("lets commits wait for a standby, and a private cluster has none", r"synchronous_standby_names"),
     )
 )
 
@@ -182,6 +182,19 @@ def _private(name: str) -> str | None:
     return None
 
 
+def taken(settings: Mapping[str, str]) -> Settings:
+    """The settings as a private cluster runs with them: what is duratune's own has duratune's value.
+
+    Without those that have the server's default there, or a value of each start's own.
+    """
+    found: Settings = {}
+    for name, value in settings.items():
+        used = value if _private(name) is None else _OWN.get(name.lower())
+        if used is not None:
+            found[name] = used
+    return found
+
+
 def override_findings(settings: Mapping[str, str]) -> list[Finding]:
     """A finding for each setting that a private cluster does not take from a candidate."""
     found = []
@@ -190,7 +203,9 @@ def override_findings(settings: Mapping[str, str]) -> list[Finding]:
         own = _OWN.get(name.lower())
         if reason is None or own == value:
             continue
-        used = f"'{own}' is used" if own is not None else "the server's default is used"
+        used = "the server's default is used"
+        if own is not None:
+            used = f"'{value}' was asked for, '{own}' is used"
         if name.lower() in _OF_EACH_START:
             used = "one of duratune's is used"
         loss = "nothing"

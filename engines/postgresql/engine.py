@@ -113,6 +113,10 @@ class PostgresqlEngine:
         """The settings themselves; what is not stated has PostgreSQL's default."""
         return dict(settings)
 
+    def taken(self, settings: Mapping[str, str]) -> Settings:
+        """The settings as a private cluster runs with them (configuration.py)."""
+        return configuration.taken(settings)
+
     def in_force(self, effective: str) -> Settings:
         """The settings in force in the session that ran the load."""
         return dict(SessionSettings.parse(effective).values)

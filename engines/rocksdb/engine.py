@@ -88,6 +88,10 @@ class RocksdbEngine:
         """Everything that is stated: the base with the settings over it."""
         return {**self.base.settings(self.column_family), **settings}
 
+    def taken(self, settings: Mapping[str, str]) -> Settings:
+        """All of them: what names something outside of the data folder is not among them any more."""
+        return dict(settings)
+
     def in_force(self, effective: str) -> Settings:
         """The settings in force, of the text that a run left of them."""
         return effective_settings(effective, self.column_family)

@@ -241,7 +241,7 @@ CAVEATS: tuple[Weakness, ...] = (
         "failover",
         lambda s: _has_standbys(s) and s.get(COMMIT) not in ("off", "local"),
         "nothing is lost, but every commit waits for ever while no such standby is connected",
-        "a private cluster has no standby, so it runs with the names empty",
+        "a commit returns when the standbys that are named have answered",
     ),
     Weakness(
         "commits-are-early-for-standbys",

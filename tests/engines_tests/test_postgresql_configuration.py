@@ -11,6 +11,7 @@ from engines.postgresql.configuration import (
     render,
     socket_path,
     standby_names,
+    taken,
 )
 from knobs.errors import InvalidInput
 
@@ -107,8 +108,8 @@ def test_a_standby_that_is_not_there(settings: dict[str, str], names: str) -> No
 @pytest.mark.parametrize(
     ("name", "asked", "words"),
     [
-        ("archive_command", "cp %p /x", "names a command; '' is used"),
-        ("Port", "5433", "names an address; '5432' is used"),
+        ("archive_command", "cp %p /x", "names a command; 'cp %p /x' was asked for, '' is used"),
+        ("Port", "5433", "names an address; '5433' was asked for, '5432' is used"),
         ("data_directory", "/x", "names a path; the server's default is used"),
         ("cluster_name", "mine", "names an address; one of duratune's is used"),
         ("unix_socket_directories", "/x", "names an address; one of duratune's is used"),
@@ -123,6 +124,22 @@ def test_each_override_is_told_with_its_reason(name: str, asked: str, words: str
 def test_what_a_failover_loses_is_unknown_without_a_standby() -> None:
     (finding,) = override_findings({"synchronous_standby_names": "ANY 1 (a, b)"})
     assert finding.failure == "failover" and "no standby" in finding.loss
+
+
+def test_what_a_cluster_runs_with_is_told_apart_from_what_was_asked() -> None:
+    settings = {
+        "work_mem": "8MB",
+        "Synchronous_Standby_Names": "*",
+        "data_directory": "/x",
+        "cluster_name": "y",
+    }
+    ran = taken(settings)
+    assert ran == {"work_mem": "8MB", "Synchronous_Standby_Names": ""}
+    own = configure(settings, SOCKETS, "name").own
+    assert all(own.get(name.lower(), value) == value for name, value in ran.items())
+    told = {finding.setting: finding.why for finding in override_findings(settings)}
+    assert "'*' was asked for, '' is used" in told["Synchronous_Standby_Names"]
+    assert set(told) == {name for name in settings if ran.get(name) != settings[name]}
 
 
 def test_what_is_so_anyway_is_not_told() -> None:
