@@ -16,7 +16,7 @@ from knobs.errors import InvalidInput
 from knobs.knob import Kind, Knob, Source
 from knobs.postgresql import manual, rules, server, values
 from knobs.postgresql.meaning import MEANINGS, SESSION_NOTE
-from knobs.postgresql.names import GONE, OLD_NAMES, OUTSIDE_WHY, is_outside
+from knobs.postgresql.names import EXTENSION_WHY, GONE, OLD_NAMES, OUTSIDE_WHY, is_outside
 from knobs.postgresql.tuning import RANGES
 
 _SNAPSHOTS = Path(__file__).parent / "snapshots"
@@ -227,7 +227,7 @@ def _extension_knob(name: str) -> Knob:
         source=Source("", 0),
         outside=is_outside(name),
         category="Customized Options",
-        outside_why="it belongs to an extension's library, and a private cluster loads none",
+        outside_why=EXTENSION_WHY,
     )
 
 

@@ -183,6 +183,18 @@ def test_a_data_directory_is_no_configuration(tmp_path: Path) -> None:
     assert "folder" in caught.value.what and f"{tmp_path}/postgresql.conf" in caught.value.hint
 
 
+def test_a_custom_setting_is_left_unset_and_how_to_set_it_is_told(tmp_path: Path) -> None:
+    """An application's own, such as one that its row security reads, and an extension's."""
+    file = put(tmp_path, "my.conf", "work_mem = 8MB\nmyapp.tenant = 'x'\n")
+    given = configuration.parse_settings("postgresql", ["auto_explain.log_min_duration=1s"], "15")
+    read = configuration.with_settings(configuration.read("postgresql", str(file), version="15"), given, "15")
+    assert read.settings == {"work_mem": "8MB"}
+    own, extension = read.findings
+    assert (own.in_words, own.source) == ("myapp.tenant=x", f"{file}:2")
+    assert extension.in_words == "auto_explain.log_min_duration=1s" and extension.why == own.why
+    assert "an application's own, and is left unset" in own.why and "ALTER ROLE ALL SET" in own.why
+
+
 def test_what_a_private_cluster_keeps_for_itself_is_listed(tmp_path: Path) -> None:
     outside = {
         "data_directory": "/var/lib/postgresql/15/main",
