@@ -23,7 +23,12 @@ def in_short(request: Request, settings: Mapping[str, str]) -> str:
     shown = " ".join(differing[:SHOWN_MAX]) or defaults
     more = f" and {len(differing) - SHOWN_MAX} more" if len(differing) > SHOWN_MAX else ""
     stated = len(settings) - len(differing)
-    return shown + more + (f" ({stated} others are stated and are defaults)" if stated else "")
+    others = (
+        "1 other is stated and is a default"
+        if stated == 1
+        else f"{stated} others are stated and are defaults"
+    )
+    return shown + more + (f" ({others})" if stated else "")
 
 
 def spelled(request: Request, name: str, value: str) -> str:
