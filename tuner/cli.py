@@ -68,11 +68,13 @@ COMMANDS = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code; ``arguments`` defaults to the process's own."""
-    _open_missing_streams()
+    missing = _open_missing_streams()
     words = list(sys.argv[1:] if arguments is None else arguments)
     as_json = "--json" in words[: words.index("--")] if "--" in words else "--json" in words
     _install_signal_handlers()
     _degrade_characters()
+    if "stdout" in missing:
+        failure.tell_unread()
     try:
         code = _dispatch(words)
         # Here, where a full disk or a closed pipe still becomes an exit code of ours.
@@ -215,16 +217,20 @@ def _after_interruption(words: list[str]) -> str:
     return COMMANDS[words[0]].after_interruption if words and words[0] in COMMANDS else ""
 
 
-def _open_missing_streams() -> None:
-    """A stream that is closed (`>&-`) is as good as /dev/null: there is nobody to print to.
+def _open_missing_streams() -> list[str]:
+    """The names of the streams that are closed (`>&-`), which are now as good as /dev/null.
 
-    In this order each takes the lowest free descriptor, its own, so that no file of ours gets it.
+    There is nobody to print to, and the command's work, its files and its exit code are what they are with
+    a reader. In this order each takes the lowest free descriptor, its own, so that no file of ours gets it.
     """
+    missing = []
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             descriptor = os.open(os.devnull, os.O_RDWR)
             os.set_inheritable(descriptor, True)
             setattr(sys, name, os.fdopen(descriptor, mode))
+            missing.append(name)
+    return missing
 
 
 def _degrade_characters() -> None:

@@ -37,6 +37,17 @@ def report_internal(error: BaseException, *, as_json: bool) -> int:
     return INTERNAL_ERROR
 
 
+def tell_unread() -> None:
+    """Tell whoever closed stdout, on stderr, that the result is not shown; it is no error.
+
+    A stdout that is full or broken is one: there the command found a place to write to, and lost it.
+    """
+    try:
+        print("stdout is closed: nothing of the result is shown, the exit code stands", file=sys.stderr)
+    except OSError:
+        silence(sys.stderr)
+
+
 def silence(*streams: TextIO) -> None:
     """Send to nowhere what the streams that cannot be written still hold.
 

@@ -17,6 +17,7 @@ from tests.tuner_tests.program import PROGRAM
 from tuner import cli
 
 NOTHING_ABOUT_IT = ("Traceback", "Exception ignored", "BrokenPipe", "internal error")
+CLOSED = "stdout is closed: nothing of the result is shown, the exit code stands"
 NOT_UTF8 = [
     {"LC_ALL": "C", "PYTHONUTF8": "0"},
     {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
@@ -124,13 +125,28 @@ def _close_stdout() -> None:
     os.close(1)
 
 
+def _close_both() -> None:
+    os.closerange(1, 3)
+
+
 @pytest.mark.parametrize(
     ("words", "code"), [(("knobs", "rocksdb"), 0), (("tune", "--help"), 0), (("knobs", "rocksdb", "no"), 2)]
 )
 def test_a_closed_stdout_is_as_good_as_the_null_device(words: tuple[str, ...], code: int) -> None:
+    """The exit code stays, and stderr says that there is nothing else: a 0 in silence may be taken for work
+    that was not done."""
     done = subprocess.run([*PROGRAM, *words], stderr=subprocess.PIPE, text=True, preexec_fn=_close_stdout)
     assert done.returncode == code, done
+    assert done.stderr.splitlines()[0] == CLOSED
     assert not any(word in done.stderr for word in NOTHING_ABOUT_IT), done
+
+
+def test_without_stdout_and_stderr_the_exit_code_is_all_that_there_is() -> None:
+    done = subprocess.run([*PROGRAM, "nothing"], preexec_fn=_close_both)
+    assert done.returncode == 2
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([*PROGRAM, "--version"], stderr=full, preexec_fn=_close_stdout)
+    assert done.returncode == 0
 
 
 @pytest.mark.parametrize("words", [("knobs", "rocksdb"), ("knobs", "rocksdb", "--json"), ("tune", "--help")])
@@ -173,7 +189,7 @@ def test_a_verdict_does_not_hang_on_who_reads_it(tmp_path: Path) -> None:
     done = subprocess.run(
         [*PROGRAM, *broken], cwd=tmp_path, stderr=subprocess.PIPE, text=True, preexec_fn=_close_stdout
     )
-    assert done.returncode == 1, done
+    assert done.returncode == 1 and CLOSED in done.stderr, done
     (folder,) = (tmp_path / "results").iterdir()
     assert json.loads((folder / "crash.json").read_text())["verdict"] == "BROKEN"
     with Path("/dev/full").open("w") as full:
