@@ -34,8 +34,8 @@ OUTSIDE = frozenset(
 
 OUTSIDE_WHY = "a path, address, command, library or log destination: the private cluster keeps its own"
 EXTENSION_WHY = (
-    "a name with a dot is an extension's or an application's own, and is left unset: the private cluster loads "
-    "no library that reads it; a script that does needs ALTER ROLE ALL SET (--init-sql)"
+    "a name with a dot is an extension's or an application's own, and is left unset: the private cluster "
+    "loads no library that reads it; a script that does needs ALTER ROLE ALL SET (--init-sql)"
 )
 
 _OUTSIDE_PATTERN = re.compile(
