@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import difflib
 import functools
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -53,6 +54,7 @@ class PostgresqlCatalogue:
         self.initdb: dict[str, str] = dict(snapshot["initdb"])
         self._knobs: dict[str, Knob] = {entry["name"]: _knob(entry) for entry in snapshot["settings"]}
         self._by_lower = {name.lower(): name for name in self._knobs}
+        self._not_built: Mapping[str, Sequence[str]] = {}
 
     def knobs(self) -> tuple[Knob, ...]:
         return tuple(self._knobs.values())
@@ -133,6 +135,18 @@ class PostgresqlCatalogue:
         source = self.knob(name).source.file
         return manual.text(self.version, source) if source else ""
 
+    def without(self, choices: Mapping[str, Sequence[str]]) -> PostgresqlCatalogue:
+        """The same of a server that was built without these choices, by the names of settings."""
+        found = copy.copy(self)
+        found._not_built = choices
+        found._knobs = {
+            name: replace(knob, choices=tuple(word for word in knob.choices if word not in choices[name]))
+            if name in choices
+            else knob
+            for name, knob in self._knobs.items()
+        }
+        return found
+
     def nearest(self, name: str) -> list[str]:
         """Up to three names that are close to ``name``."""
         close = difflib.get_close_matches(name.lower(), self._by_lower, n=3, cutoff=0.7)
@@ -152,6 +166,8 @@ class PostgresqlCatalogue:
     def _fault(self, knob: Knob, value: str) -> str | None:
         if not knob.settable:
             return f"{knob.name} cannot be set: it tells how the server was built or the cluster made"
+        if value.lower() in self._not_built.get(knob.name, ()):
+            return f"{knob.name}: this server was built without {value.lower()}"
         wrong = values.fault(knob, value)
         return None if wrong is None else f"{knob.name}: {wrong}"
 

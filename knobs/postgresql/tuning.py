@@ -4,15 +4,19 @@ Numbers are in the setting's own unit, as `postgres -C` prints it. The ranges sa
 found, not what is allowed; the manual's text on the setting is their source unless a line says otherwise.
 Nothing in RANGES changes what an acknowledged write is worth; UNSAFE_RANGES does. Settings of a
 session's plans are left out unless short transactions feel them. `ranges` fits them to a
-host and to a version.
+host and to a server.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING
 
 from knobs.knob import TuningRange, choice, linear, log
 from knobs.postgresql.memory import memory_bytes
+
+if TYPE_CHECKING:  # The catalogue itself reads RANGES.
+    from knobs.postgresql.catalogue import PostgresqlCatalogue
 
 __all__ = ["RANGES", "UNSAFE_RANGES", "bounded_ranges", "memory_bytes", "ranges"]
 
@@ -119,15 +123,11 @@ _DELAY_LEAST_MS = 1
 _ROUNDS = 3
 
 
-def ranges(memory_bytes: int, cores: int, version: str | None = None) -> dict[str, TuningRange]:
+def ranges(memory_bytes: int, cores: int, catalogue: PostgresqlCatalogue) -> dict[str, TuningRange]:
     """The ranges for a host (or container) with this much memory and this many cores.
 
-    Only settings and choices that ``version`` has (that of `catalogue.load`).
+    Only settings and choices that the ``catalogue`` has.
     """
-    # Here and not above: the catalogue itself reads RANGES.
-    from knobs.postgresql.catalogue import load
-
-    catalogue = load(version)
     chosen = {name: found for name, found in RANGES.items() if catalogue.has(name)}
     for name, (share, unit_bytes) in _PER_MEMORY.items():
         base = RANGES[name]

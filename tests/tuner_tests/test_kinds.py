@@ -233,6 +233,27 @@ def test_a_recording_is_opened_with_the_programs_that_are_named(tmp_path: Path) 
     assert named.version() == f"{here.version.major}.999"
 
 
+def test_what_the_server_was_not_built_with_is_neither_searched_nor_proposed(tmp_path: Path) -> None:
+    """A server of 18 that has neither lz4 nor io_uring: it refuses both, and nothing else."""
+    bare = programs_of(tmp_path / "bare", "18.1")
+    (bare / "postgres").write_text(
+        "#!/bin/sh\n"
+        "if [ \"$1\" = --version ]; then echo 'postgres (PostgreSQL) 18.1'; exit; fi\n"
+        'grep -Eq "lz4|io_uring" "$4/postgresql.conf" || exit 0\n'
+        "echo 'LOG:  invalid value for parameter \"any\"' >&2; exit 1\n"
+    )
+    request = postgresql_with(bindir=bare)
+    space = search_space(request, StudyPlan(), {})
+    assert space.takes("wal_compression", "zstd") and not space.takes("wal_compression", "lz4")
+    assert space.takes("io_method", "worker")
+    (pgtune,) = rivals_of(request)
+    assert pgtune.settings["wal_compression"] == "pglz" and "io_method" not in pgtune.settings
+    with pytest.raises(InvalidInput) as caught:
+        postgresql_with("io_method=IO_URING", "wal_compression=lz4", bindir=bare)
+    assert "built without io_uring" in caught.value.what and "built without lz4" in caught.value.what
+    assert postgresql_with("wal_compression=zstd", bindir=bare).settings == {"wal_compression": "zstd"}
+
+
 def test_another_major_version_recovers_no_recording(tmp_path: Path) -> None:
     """Named, or installed since where the recorded one was."""
     here = binaries.find()
@@ -271,7 +292,7 @@ def test_the_search_is_that_of_the_version_and_contract() -> None:
     request = postgresql_with()
     names = {*search_space(request, StudyPlan(), {}).distributions}
     assert names == {
-        *tuning.ranges(host_limits().memory_bytes, host_limits().cores, request.catalogue.version)
+        *tuning.ranges(host_limits().memory_bytes, host_limits().cores, load(request.catalogue.version))
     }
     assert not names & {*tuning.UNSAFE_RANGES}
     bounded = postgresql_with(contract="bounded:600ms")

@@ -38,7 +38,7 @@ each_host = pytest.mark.parametrize(
 
 
 def points(version: str, host: HostLimits = SMALL) -> list[Proposal]:
-    proposer: Proposer = PostgresqlRules(version)
+    proposer: Proposer = PostgresqlRules(load(version))
     return list(proposer.start_points(host))
 
 
@@ -59,7 +59,7 @@ def test_each_rule_is_valid_and_breaks_nothing(version: str, host: HostLimits) -
 def test_the_search_takes_each_value(version: str, host: HostLimits) -> None:
     """All but wal_buffers: its -1 makes a choice among six values of the range."""
     catalogue = load(version)
-    space = build_space(catalogue, ranges(host.memory_bytes, host.cores, version), {})
+    space = build_space(catalogue, ranges(host.memory_bytes, host.cores, catalogue), {})
     for point in points(version, host):
         refused = {name for name, value in point.settings.items() if not space.takes(name, value)}
         assert refused <= {"wal_buffers"}, point
@@ -95,6 +95,8 @@ def test_buffers_are_a_quarter_of_the_memory() -> None:
 def test_compression_is_the_best_that_the_version_has() -> None:
     found = {v: {point.settings.get("wal_compression") for point in points(v)} for v in versions()}
     assert found == {v: {None, "on" if int(v) < 15 else "lz4"} for v in versions()}
+    bare = PostgresqlRules(load("18").without({"wal_compression": ("lz4", "zstd")})).start_points(SMALL)
+    assert {point.settings.get("wal_compression") for point in bare} == {None, "on"}
 
 
 THREE = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
@@ -172,9 +174,9 @@ def cluster(template: Cluster, tmp_path: Path) -> Cluster:
 
 def started(version: str) -> list[Proposal]:
     """Everything that is proposed for a small host; PGTune's as a server without liburing takes it."""
-    built_with = frozenset({"lz4"})
-    pgtune = Pgtune(version, built_with=built_with).start_points(SMALL)
-    desktop = Pgtune(version, db_type="desktop", storage="hdd", built_with=built_with).start_points(SMALL)
+    known = load(version).without({"io_method": ("io_uring",)})
+    pgtune = Pgtune(known).start_points(SMALL)
+    desktop = Pgtune(known, db_type="desktop", storage="hdd").start_points(SMALL)
     return [*points(version), *pgtune, *desktop, *speed_alone({})]
 
 

@@ -17,7 +17,8 @@ from knobs.errors import InvalidInput
 from knobs.finding import Finding
 from knobs.knob import Knob, Source, TuningRange
 from knobs.postgresql import durability, tuning, values
-from knobs.postgresql.catalogue import load
+from knobs.postgresql.build import installed
+from knobs.postgresql.catalogue import PostgresqlCatalogue, load
 from knobs.postgresql.rules import CHANGES
 from tuner.kinds.kind import Chosen, Kind, MemoryNeed, TunedCatalogue, TunedEngine, checked
 from tuner.options import Asked
@@ -70,13 +71,14 @@ class PostgresqlSearch:
 
     def proposers(self, catalogue: Catalogue) -> Sequence[Proposer]:
         """The rules, and PGTune's for the same host."""
-        return [postgresql_rules.PostgresqlRules(catalogue.version), Pgtune(catalogue.version)]
+        known = _of_server(catalogue)
+        return [postgresql_rules.PostgresqlRules(known), Pgtune(known)]
 
     def ranges(
         self, catalogue: Catalogue, host: HostLimits, window_ms: float | None, is_audit: bool
     ) -> dict[str, TuningRange]:
-        """The ranges for this host and version."""
-        found = dict(tuning.ranges(host.memory_bytes, host.cores, catalogue.version))
+        """The ranges for this host and server."""
+        found = tuning.ranges(host.memory_bytes, host.cores, _of_server(catalogue))
         found |= tuning.UNSAFE_RANGES if is_audit else {}
         return found if window_ms is None else found | tuning.bounded_ranges(window_ms)
 
@@ -123,7 +125,7 @@ class PostgresqlKind:
         programs = binaries.find(asked.bindir)
         user = server_user.choose()
         engine = PostgresqlEngine(programs, user, not asked.no_data_checksums)
-        known = load(engine.major)
+        known = installed(programs.folder, engine.major)
         read = configuration.Configuration(self.name, {})
         if asked.config is not None:
             read = configuration.read(self.name, asked.config, version=engine.major)
@@ -145,7 +147,8 @@ class PostgresqlKind:
 
     def parse(self, asked: Asked, pairs: Sequence[str], where: str) -> Settings:
         """The values of NAME=VALUE words under the names of the version that is asked for."""
-        known = load(str(binaries.find(asked.bindir).version.major))
+        programs = binaries.find(asked.bindir)
+        known = installed(programs.folder, str(programs.version.major))
         found = configuration.parse_settings(self.name, pairs, known.version, where=where)
         # A rule over several settings is for all that are stated together, and so not asked here.
         wrong = {name: value for name, value in found.items() if values.fault(known.knob(name), value)}
@@ -179,7 +182,7 @@ class PostgresqlKind:
                 where=str(engine.binaries.folder),
                 hint=f"name the folder of PostgreSQL {recorded_major}'s programs with --bindir",
             )
-        return Chosen(engine, load(engine.major), facts.settings)
+        return Chosen(engine, installed(engine.binaries.folder, engine.major), facts.settings)
 
 
 def _changed(
@@ -197,6 +200,11 @@ def _changed(
         what = f"the server changes it to {got}: {why}"
         found.append(Finding("not-in-force", name, value, "", "nothing", what, source))
     return found
+
+
+def _of_server(catalogue: Catalogue) -> PostgresqlCatalogue:
+    assert isinstance(catalogue, PostgresqlCatalogue), f"this is the catalogue of {catalogue.engine}"
+    return catalogue
 
 
 def _of_postgresql(engine: TunedEngine) -> PostgresqlEngine:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from knobs.errors import InvalidInput
-from knobs.postgresql.catalogue import load
+from knobs.postgresql.catalogue import PostgresqlCatalogue
 from tuner.proposers.proposal import HostLimits, Proposal
 
 DbType = Literal["web", "oltp", "dw", "desktop", "mixed"]
@@ -63,24 +63,22 @@ _WORKER_PROCESSES = 8
 class Pgtune:
     """The named proposer `pgtune`: one start point.
 
-    ``version`` is that of `catalogue.load`; ``connections`` is PGTune's own number for ``db_type`` where
-    none is given. ``built_with`` names what the server was configured with: PGTune warns that its
-    wal_compression=lz4 (15 and later) and its io_method=io_uring (18) need `--with-lz4` and
-    `--with-liburing`; without them the values stand that it gives to older versions.
+    ``catalogue`` is that of the server that is tuned: PGTune warns that its wal_compression=lz4 (15 and
+    later) and its io_method=io_uring (18) need a server built `--with-lz4` and `--with-liburing`; without
+    them the values stand that it gives to older versions. ``connections`` is PGTune's own number for
+    ``db_type`` where none is given.
 
-    Raises InvalidInput for a choice that PGTune does not have, or a version without a catalogue.
+    Raises InvalidInput for a choice that PGTune does not have.
     """
 
-    version: str | None = None
+    catalogue: PostgresqlCatalogue
     db_type: DbType = "oltp"
     storage: Storage = "ssd"
     connections: int | None = None
-    built_with: frozenset[str] = frozenset({"lz4", "liburing"})
 
     name = "pgtune"
 
     def __post_init__(self) -> None:
-        load(self.version)
         for chosen, known in ((self.db_type, get_args(DbType)), (self.storage, get_args(Storage))):
             if chosen not in known:
                 raise InvalidInput(
@@ -95,12 +93,11 @@ class Pgtune:
 
     def start_points(self, host: HostLimits) -> Sequence[Proposal]:
         """The one configuration; raises InvalidInput where PostgreSQL refuses what the formulas give."""
-        catalogue = load(self.version)
-        settings = _settings(self, int(catalogue.version), host)
-        catalogue.validate(settings)
+        settings = _settings(self, host)
+        self.catalogue.validate(settings)
         about = ", ".join(
             (
-                f"PostgreSQL {catalogue.version}",
+                f"PostgreSQL {self.catalogue.version}",
                 "linux",
                 self.db_type,
                 f"{host.memory_bytes // _BYTES_PER_MB} MB",
@@ -112,7 +109,7 @@ class Pgtune:
         return [Proposal(self.name, settings, f"PGTune's rules for this host ({about})", SOURCE)]
 
 
-def _settings(asked: Pgtune, version: int, host: HostLimits) -> dict[str, str]:
+def _settings(asked: Pgtune, host: HostLimits) -> dict[str, str]:
     memory_kb = host.memory_bytes // _BYTES_PER_MB * _KB_PER_MB
     connections = asked.connections or _CONNECTIONS[asked.db_type]
     parallel = _parallel(asked.db_type, host.cores)
@@ -125,9 +122,9 @@ def _settings(asked: Pgtune, version: int, host: HostLimits) -> dict[str, str]:
         "default_statistics_target": "500" if asked.db_type == "dw" else "100",
         "random_page_cost": "4" if asked.storage == "hdd" else "1.1",
         "effective_io_concurrency": str(_IO_CONCURRENCY[asked.storage]),
-        **_wal(asked, version),
+        **_wal(asked),
         **_planner(asked.db_type),
-        **_processes(asked, version, host.cores),
+        **_processes(asked.catalogue, host.cores),
         **{name: str(value) for name, value in parallel.items()},
     }
 
@@ -159,10 +156,10 @@ def _wal_buffers_kb(buffers_kb: int) -> int:
     return most if share > near else max(share, least)
 
 
-def _wal(asked: Pgtune, version: int) -> dict[str, str]:
+def _wal(asked: Pgtune) -> dict[str, str]:
     least_mb, most_mb = _WAL_SIZE_MB[asked.db_type]
     settings = {
-        "wal_compression": "lz4" if version >= 15 and "lz4" in asked.built_with else "on",
+        "wal_compression": "lz4" if "lz4" in asked.catalogue.knob("wal_compression").choices else "on",
         "min_wal_size": _spelled(least_mb * _KB_PER_MB),
         "max_wal_size": _spelled(most_mb * _KB_PER_MB),
     }
@@ -175,12 +172,12 @@ def _planner(db_type: DbType) -> dict[str, str]:
     return {"jit": "off"} if db_type in ("web", "oltp", "mixed") else {}
 
 
-def _processes(asked: Pgtune, version: int, cores: int) -> dict[str, str]:
+def _processes(catalogue: PostgresqlCatalogue, cores: int) -> dict[str, str]:
     settings = {}
     if cores >= 16:
         settings["autovacuum_max_workers"] = "5" if cores >= 32 else "4"
-    if version >= 18:
-        if "liburing" in asked.built_with:
+    if catalogue.has("io_method"):
+        if "io_uring" in catalogue.knob("io_method").choices:
             settings["io_method"] = "io_uring"
         # More than the server's default of 3 only, and 32 is the most that it takes.
         workers = min(32, cores // 4)

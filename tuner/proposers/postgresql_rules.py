@@ -43,14 +43,14 @@ _MINIMAL = {"wal_level": "minimal", "max_wal_senders": "0"}
 
 @dataclass(frozen=True)
 class PostgresqlRules:
-    """The rule-based proposer for PostgreSQL; ``version`` is that of `catalogue.load`."""
+    """The rule-based proposer for PostgreSQL; ``catalogue`` is that of the server that is tuned."""
 
-    version: str | None = None
+    catalogue: PostgresqlCatalogue
 
     name = "rules"
 
     def start_points(self, host: HostLimits) -> Sequence[Proposal]:
-        points = _points(load(self.version), host)
+        points = _points(self.catalogue, host)
         return [Proposal(self.name, point.settings, point.reason, point.source) for point in points]
 
 

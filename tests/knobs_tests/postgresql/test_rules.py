@@ -109,7 +109,7 @@ def test_the_sum_of_memory_tells_its_terms() -> None:
 @pytest.mark.parametrize("major", ["13", "14", "15", "16", "17", "18"])
 def test_ranges_hold_only_what_the_version_takes(major: str) -> None:
     catalogue = load(major)
-    ranges = tuning.ranges(8 << 30, 4, major) | tuning.UNSAFE_RANGES | tuning.bounded_ranges(600.0)
+    ranges = tuning.ranges(8 << 30, 4, catalogue) | tuning.UNSAFE_RANGES | tuning.bounded_ranges(600.0)
     assert len(ranges) > 35
     for name, found in ranges.items():
         knob = catalogue.knob(name)
@@ -126,7 +126,7 @@ def test_ranges_hold_only_what_the_version_takes(major: str) -> None:
 
 
 def test_memory_bound_ranges_follow_the_host() -> None:
-    small, large = tuning.ranges(2 << 30, 2, "15"), tuning.ranges(64 << 30, 16, "15")
+    small, large = tuning.ranges(2 << 30, 2, load("15")), tuning.ranges(64 << 30, 16, load("15"))
     for name in ("shared_buffers", "work_mem", "maintenance_work_mem", "effective_cache_size"):
         assert (small[name].high or 0) < (large[name].high or 0)
     assert large["shared_buffers"].high == int(0.4 * (64 << 30)) // 8192
