@@ -18,7 +18,8 @@ class TuningRange:
     """Where a tuner searches; a value outside is allowed, it is only not proposed.
 
     Numbers use ``low``, ``high`` and ``log`` (a logarithmic scale); others use ``choices``.
-    ``why`` is one sentence for the report.
+    ``why`` is one sentence for the report. ``needs`` are choices that the engine takes only together with a
+    value of another setting: each choice, that setting and that value.
     """
 
     low: float | None = None
@@ -26,6 +27,7 @@ class TuningRange:
     log: bool = False
     choices: tuple[str, ...] = ()
     why: str = ""
+    needs: tuple[tuple[str, str, str], ...] = ()
 
 
 def log(low: float, high: float, why: str) -> TuningRange:
@@ -38,9 +40,9 @@ def linear(low: float, high: float, why: str) -> TuningRange:
     return TuningRange(low, high, False, (), why)
 
 
-def choice(why: str, *choices: str) -> TuningRange:
+def choice(why: str, *choices: str, needs: tuple[tuple[str, str, str], ...] = ()) -> TuningRange:
     """One of these values."""
-    return TuningRange(None, None, False, choices, why)
+    return TuningRange(None, None, False, choices, why, needs)
 
 
 @dataclass(frozen=True, slots=True)

@@ -300,6 +300,22 @@ def test_the_search_is_that_of_the_version_and_contract() -> None:
     assert added == {"synchronous_commit"}
 
 
+def test_an_audit_reaches_the_least_wal_unless_what_it_needs_is_fixed() -> None:
+    request = postgresql_with()
+    audit = StudyPlan(audit_only=True)
+    space = search_space(request, audit, {})
+    assert space.takes("wal_level", "minimal") and not search_space(request, StudyPlan(), {}).takes(
+        "wal_level", "minimal"
+    )
+    fixed = replace(audit, exclude=("max_wal_senders",))
+    assert "wal_level" not in search_space(request, fixed, {}).distributions
+    none = {"max_wal_senders": "0"}
+    assert search_space(postgresql_with("max_wal_senders=0"), fixed, none).takes("wal_level", "minimal")
+    # Searched with nothing beside it, the choice has what it needs all the same.
+    alone = search_space(request, replace(audit, only=("wal_level",)), {})
+    assert alone.settings({"wal_level": "minimal"}) == {"wal_level": "minimal", **none}
+
+
 @pytest.mark.parametrize(
     ("contract", "sets", "named"),
     [

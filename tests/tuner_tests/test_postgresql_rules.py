@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from optuna.distributions import CategoricalDistribution
 
 from engines.postgresql import binaries, server_user
 from engines.postgresql.binaries import Binaries
@@ -16,15 +17,15 @@ from engines.postgresql.server import start
 from engines.postgresql.session import Session
 from engines.scratch import Scratch
 from knobs.contract import Contract
-from knobs.errors import MachineLacks
+from knobs.errors import InvalidInput, MachineLacks
 from knobs.postgresql import durability
 from knobs.postgresql.catalogue import load, versions
 from knobs.postgresql.memory import memory_bytes
-from knobs.postgresql.tuning import ranges
+from knobs.postgresql.tuning import UNSAFE_RANGES, ranges
 from tuner.proposers.pgtune import Pgtune
 from tuner.proposers.postgresql_rules import PostgresqlRules, speed_alone
 from tuner.proposers.proposal import HostLimits, Proposal, Proposer
-from tuner.search.search_space import build_space
+from tuner.search.search_space import SearchSpace, build_space
 
 GIB = 1 << 30
 HOSTS = [HostLimits(1, GIB), HostLimits(2, 4 * GIB), HostLimits(16, 64 * GIB)]
@@ -55,16 +56,61 @@ def test_each_rule_is_valid_and_breaks_nothing(version: str, host: HostLimits) -
 
 
 @each_version
-@each_host
-def test_the_search_takes_each_value(version: str, host: HostLimits) -> None:
-    """All but wal_buffers: its -1 makes a choice among six values of the range."""
-    catalogue = load(version)
-    space = build_space(catalogue, ranges(host.memory_bytes, host.cores, catalogue), {})
-    for point in points(version, host):
-        refused = {name for name, value in point.settings.items() if not space.takes(name, value)}
-        assert refused <= {"wal_buffers"}, point
-        for name, value in point.settings.items():
-            assert catalogue.normalise(name, value) == value
+@pytest.mark.parametrize("memory_mb", [256, 1023, 3085, 65_536])
+@pytest.mark.parametrize("cores", [1, 8, 64])
+def test_the_search_takes_each_value_as_it_is_proposed(version: str, memory_mb: int, cores: int) -> None:
+    """Of every proposer: what is searched is tried with its own value, and only this is not searched."""
+    catalogue, host = load(version), HostLimits(cores, memory_mb << 20)
+    found = ranges(host.memory_bytes, host.cores, catalogue) | UNSAFE_RANGES
+    proposers: list[Proposer] = [PostgresqlRules(catalogue), Pgtune(catalogue)]
+    proposals = [*speed_alone({}), *(one for proposer in proposers for one in proposer.start_points(host))]
+    points = [
+        {name: catalogue.normalise(name, value) for name, value in proposal.settings.items()}
+        for proposal in proposals
+    ]
+    space = build_space(catalogue, found, {}, points)
+    lost, unsearched = set(), set()
+    for settings in points:
+        searched = {name: value for name, value in settings.items() if space.takes(name, value)}
+        tried = {**space.reference, **space.settings(space.parameters(searched))}
+        lost |= {
+            (name, value)
+            for name, value in settings.items()
+            if name in found and catalogue.normalise(name, str(tried[name])) != value
+        }
+        unsearched |= {name for name in settings if name not in found and name not in tried}
+    assert lost <= {("io_method", "io_uring")}, "its run could not be judged"
+    assert unsearched <= {
+        "max_connections",
+        "max_worker_processes",
+        "max_parallel_workers",
+        "max_parallel_maintenance_workers",
+        "autovacuum_work_mem",
+    }
+    assert {"2048", "-1"} <= {str(choice) for choice in choices_of(space, "wal_buffers")} or memory_mb < 2048
+
+
+def choices_of(space: SearchSpace, name: str) -> tuple[object, ...]:
+    distribution = space.distributions[name]
+    assert isinstance(distribution, CategoricalDistribution)
+    return distribution.choices
+
+
+def test_the_rules_are_in_the_searchs_own_spelling() -> None:
+    for point in points("15"):
+        assert all(load("15").normalise(name, value) == value for name, value in point.settings.items())
+
+
+def test_the_least_wal_is_proposed_with_what_it_needs() -> None:
+    """Alone the server refuses it (xlog.c: WAL streaming needs more than minimal)."""
+    catalogue = load("15")
+    space = build_space(catalogue, UNSAFE_RANGES, {})
+    assert space.settings({**space.reference, "wal_level": "minimal"}) == MINIMAL
+    catalogue.validate(MINIMAL)
+    assert catalogue.faults({"wal_level": "minimal"}) != []
+    assert space.parameters(MINIMAL) == {**space.reference, "wal_level": "minimal"}
+    with pytest.raises(InvalidInput, match="max_wal_senders is not searched"):
+        space.parameters({"wal_level": "minimal", "max_wal_senders": "5"})
 
 
 @each_version

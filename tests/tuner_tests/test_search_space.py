@@ -156,6 +156,25 @@ def test_a_reference_that_is_off_becomes_a_choice_among_it_and_the_range(name: s
     assert not space.takes(name, str(12 * MIB + 1))
 
 
+def test_what_is_proposed_is_tried_as_it_is() -> None:
+    """Outside of a range it widens it; off its scale it makes a choice, which has it; a list is closed."""
+    every = tuning.ranges(HOSTS[-1].memory_bytes, HOSTS[-1].cores)
+    wide, off = "CFOptions.write_buffer_size", "DBOptions.max_background_jobs"
+    points = [
+        {wide: str(1 * MIB), off: "3"},
+        {wide: str(9_000 * MIB), off: "-1", "CFOptions.compression": "kZlibCompression"},
+    ]
+    space = build_space(CATALOGUE, every, {}, points)
+    for point in points:
+        searched = {name: value for name, value in point.items() if name != "CFOptions.compression"}
+        assert all(space.takes(name, value) for name, value in searched.items())
+        assert searched.items() >= space.settings(space.parameters(searched)).items()
+    assert isinstance(space.distributions[wide], IntDistribution)
+    assert isinstance(space.distributions[off], CategoricalDistribution)
+    assert not space.takes("CFOptions.compression", "kZlibCompression")
+    assert space.distributions["CFOptions.compression"] == SPACE.distributions["CFOptions.compression"]
+
+
 def test_a_reference_among_no_choice_is_one_more() -> None:
     name = "CFOptions.compression"
     space = space_of({name: "kZlibCompression"})

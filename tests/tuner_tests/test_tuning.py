@@ -192,14 +192,14 @@ def test_a_kill_at_the_first_trial_keeps_the_reference_first(memory_path: Path, 
 
 
 def test_a_config_with_values_off_the_ranges_still_starts(memory_path: Path) -> None:
-    """Of a start point the values are left out that the space cannot hold; the rest is tried."""
+    """A reference off the scale makes a choice of a range, which has the start points' own values too."""
     folder = memory_path / "study"
     with fake_lab(memory_path, fails(InvalidInput("no"))) as lab:
         tuning(lab, folder, "max_background_jobs=-1", "block_cache=0", trials=11).run()
     first, *others = [json.loads(text) for _, text in proposed(folder)]
     assert first == {"DBOptions.max_background_jobs": "-1", "BlockBasedTableOptions.block_cache": "0"}
     cache = RocksdbRules().start_points(host_limits())[0].settings["BlockBasedTableOptions.block_cache"]
-    assert all(one["BlockBasedTableOptions.block_cache"] != cache for one in others)
+    assert any(one["BlockBasedTableOptions.block_cache"] == cache for one in others)
     assert any(one.get("CFOptions.max_write_buffer_number") == "4" for one in others)
 
 

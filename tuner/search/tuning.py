@@ -15,6 +15,7 @@ from crashlab.controls import Control, unknown_because
 from crashlab.judging.verdict import Verdict
 from crashlab.validate import Lab
 from knobs.errors import InvalidInput, Undecided
+from knobs.knob import TuningRange
 from tuner.output import Output
 from tuner.proposers.proposal import Proposal
 from tuner.request import Request, host_limits
@@ -78,14 +79,35 @@ def search_space(request: Request, plan: StudyPlan, reference: Mapping[str, str]
         request.catalogue, host_limits(), request.contract.window_ms, plan.audit_only
     )
     _refuse_unmatched(request, (*plan.only, *plan.exclude))
-    chosen = {name: found for name, found in ranges.items() if _is_chosen(name, plan)}
+    stated = {**_stated(request), **reference}
+    chosen = {
+        name: allowed
+        for name, found in ranges.items()
+        if _is_chosen(name, plan) and (allowed := _allowed(found, plan, stated))
+    }
     if not chosen:
         raise InvalidInput(
             "no knob is left to search",
             where="--only/--exclude",
             hint=f"duratune knobs {request.engine.name} lists them",
         )
-    return build_space(request.catalogue, chosen, {**_stated(request), **reference})
+    points = [proposal.settings for proposal in proposals(request, plan, reference)]
+    return build_space(request.catalogue, chosen, stated, points)
+
+
+def proposals(request: Request, plan: StudyPlan, reference: Mapping[str, str]) -> list[Proposal]:
+    """Every proposer's start points, in their order and normalised; an audit's for speed alone come first."""
+    search, catalogue = request.kind.search, request.catalogue
+    found = search.speed_alone(reference) if plan.audit_only else []
+    for proposer in search.proposers(catalogue):
+        found += proposer.start_points(host_limits())
+    return [
+        replace(
+            proposal,
+            settings={name: catalogue.normalise(name, value) for name, value in proposal.settings.items()},
+        )
+        for proposal in found
+    ]
 
 
 def refuse_too_short(plan: StudyPlan, finished: int) -> None:
@@ -116,6 +138,18 @@ def _refuse_unmatched(request: Request, patterns: Sequence[str]) -> None:
 def _is_chosen(name: str, plan: StudyPlan) -> bool:
     is_wanted = not plan.only or any(_matches(name, pattern) for pattern in plan.only)
     return is_wanted and not any(_matches(name, pattern) for pattern in plan.exclude)
+
+
+def _allowed(found: TuningRange, plan: StudyPlan, stated: Mapping[str, str]) -> TuningRange | None:
+    """The range without the choices that need another value of a setting which is excluded, or fixed; None
+    where that leaves nothing to search."""
+    barred = {
+        choice
+        for choice, other, wanted in found.needs
+        if stated.get(other) != wanted and any(_matches(other, pattern) for pattern in plan.exclude)
+    }
+    kept = tuple(choice for choice in found.choices if choice not in barred)
+    return None if barred and len(kept) < 2 else replace(found, choices=kept)
 
 
 def _matches(name: str, pattern: str) -> bool:
@@ -276,19 +310,12 @@ class Tuning:
     def _start_points(self) -> list[Proposal]:
         """The reference, and then the proposers' points, always in the same order.
 
-        Of a point the values are left out that are not searched, or lie outside of a choice that the
-        reference's own value makes of a range.
+        Of a point the values are left out that are not searched, or are none of a list of choices.
         """
         points = [Proposal("reference", {}, "what every ratio is to")]
-        search, catalogue = self._request.kind.search, self._request.catalogue
-        proposals = search.speed_alone(self._reference) if self._plan.audit_only else []
-        for proposer in search.proposers(catalogue):
-            proposals += proposer.start_points(host_limits())
-        for proposal in proposals:
+        for proposal in proposals(self._request, self._plan, self._reference):
             searched = {
-                name: spelled
-                for name, value in proposal.settings.items()
-                if self._space.takes(name, spelled := catalogue.normalise(name, value))
+                name: value for name, value in proposal.settings.items() if self._space.takes(name, value)
             }
             if searched:
                 points.append(replace(proposal, settings=searched))

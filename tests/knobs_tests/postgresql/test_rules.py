@@ -120,7 +120,8 @@ def test_ranges_hold_only_what_the_version_takes(major: str) -> None:
             values = [str(edge if knob.kind == "real" else int(edge)) for edge in (found.low, found.high)]
             assert not found.log or found.low > 0
         for value in values:
-            assert catalogue.faults({name: value}) == [], (name, value)
+            needed = {other: wanted for choice, other, wanted in found.needs if choice == value}
+            assert catalogue.faults({name: value, **needed}) == [], (name, value)
             assert knob.kind == "real" or catalogue.normalise(name, value) == value, (name, value)
         assert len(set(values)) == len(values) > 1
 
