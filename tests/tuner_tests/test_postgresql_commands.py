@@ -267,7 +267,7 @@ def test_results_out_of_the_servers_reach_send_the_data_elsewhere(room: Room) ->
     assert ended.code == 0 and "the data lie in /var/tmp" in ended.err, ended
     assert "runs as" in ended.err
     document = ended.document
-    assert [run["config"] for run in document["runs"]] == ["default work_mem=8MB", "default"]
+    assert [run["config"] for run in document["runs"]] == ["default with --set", "default"]
     assert document["runs"][0]["effective"]["work_mem"] == "8192" and document["ratio"]["low"] > 0
     assert kept_by(room, Path("/var/tmp")) == []
 
