@@ -41,16 +41,27 @@ def clone_folder(source: Path, target: Path, reader: LogReader) -> None:
 
 def _copy_or_share(source: str, target: str) -> None:
     """Copy a file's bytes; a file system that can share blocks does (copy_file_range(2))."""
-    with open(source, "rb", buffering=0) as reading, open(target, "wb", buffering=0) as writing:  # noqa: PTH123 - a thousand files, by text
+    reading = os.open(source, os.O_RDONLY)
+    try:
+        writing = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         try:
-            while os.copy_file_range(reading.fileno(), writing.fileno(), CHUNK_BYTES):
-                pass
-        except OSError as error:
-            if error.errno not in _NOT_WITHIN:
-                raise
-            # What is copied so far stays: both files go on from where they are.
-            while os.sendfile(writing.fileno(), reading.fileno(), None, CHUNK_BYTES):
-                pass
+            _copy_bytes(reading, writing)
+        finally:
+            os.close(writing)
+    finally:
+        os.close(reading)
+
+
+def _copy_bytes(reading: int, writing: int) -> None:
+    try:
+        while os.copy_file_range(reading, writing, CHUNK_BYTES):
+            pass
+    except OSError as error:
+        if error.errno not in _NOT_WITHIN:
+            raise
+        # What is copied so far stays: both go on from where they are.
+        while os.sendfile(writing, reading, None, CHUNK_BYTES):
+            pass
 
 
 def link_or_copy(source: Path, target: Path) -> None:
