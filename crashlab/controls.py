@@ -161,13 +161,19 @@ def unknown_because(controls: Sequence[Control]) -> str:
 
     Controls that share a run are wrong for one reason, which is told once, behind all of them.
     """
-    by_why: dict[str, list[Control]] = {}
+    by_why: dict[str, dict[tuple[Verdict, Verdict], list[str]]] = {}
     for control in controls:
         if not control.right:
-            by_why.setdefault(control.why, []).append(control)
+            alike = by_why.setdefault(control.why, {})
+            alike.setdefault((control.got, control.wanted), []).append(control.name)
     return "; ".join(
-        f"control{'s' if len(wrong) > 1 else ''} "
-        + ", ".join(f"{each.name} is {each.got.value} where it must be {each.wanted.value}" for each in wrong)
+        ", ".join(_wrong(names, *verdicts) for verdicts, names in alike.items())
         + (f" ({why})" if why else "")
-        for why, wrong in by_why.items()
+        for why, alike in by_why.items()
     )
+
+
+def _wrong(names: Sequence[str], got: Verdict, wanted: Verdict) -> str:
+    if len(names) == 1:
+        return f"control {names[0]} is {got.value} where it must be {wanted.value}"
+    return f"controls {', '.join(names)} are {got.value} where they must be {wanted.value}"

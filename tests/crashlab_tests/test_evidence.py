@@ -74,7 +74,9 @@ def test_a_reason_that_controls_share_is_told_once() -> None:
     wrong = [Control(name, HELD, UNKNOWN, "no room for the log") for name in names]
     said = unknown_because([*RIGHT[:3], *wrong, Control("synced.lossy", BROKEN, HELD)])
     assert said.count("no room for the log") == 1 and all(name in said for name in names)
-    assert said.startswith("controls cache.honest is UNKNOWN where it must be HELD, synced.honest is ")
+    assert said.startswith(
+        "controls cache.honest, synced.honest, kill.honest are UNKNOWN where they must be "
+    )
     assert said.endswith("; control synced.lossy is HELD where it must be BROKEN")
     assert unknown_because(RIGHT) == ""
 
