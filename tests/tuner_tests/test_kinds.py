@@ -28,11 +28,13 @@ from tuner.kinds import pgbench, registry, ycsb
 from tuner.kinds.family import Size
 from tuner.kinds.registry import FAMILIES, KINDS, family, kind
 from tuner.options import Asked
+from tuner.proposers.proposal import HostLimits
 from tuner.report import tune as tune_report
 from tuner.report.settings import in_short
 from tuner.request import Request, host_limits, resolve_asked
 from tuner.search.inherited import inherited_break
 from tuner.search.rivals import rivals_of
+from tuner.search.study import StudyFolder
 from tuner.search.study_plan import StudyPlan
 from tuner.search.tuning import reference_settings, search_space
 from tuner.static_check import breaking, differences, predicted
@@ -92,7 +94,7 @@ def test_no_start_point_breaks_and_an_audit_puts_back_what_does(name: str, contr
     audited = search.ranges(request.catalogue, host_limits(), None, True)
     assert {*audited} > {*search.ranges(request.catalogue, host_limits(), None, False)}
     strict = replace(request, contract=Contract("strict"))
-    fast = search.speed_alone(reference)
+    fast = search.speed_alone(request.catalogue, reference)
     assert fast and all(breaking(strict, {**reference, **point.settings}) for point in fast)
 
 
@@ -298,6 +300,21 @@ def test_the_search_is_that_of_the_version_and_contract() -> None:
     bounded = postgresql_with(contract="bounded:600ms")
     added = {*search_space(bounded, StudyPlan(), {}).distributions} - names
     assert added == {"synchronous_commit"}
+
+
+def test_a_study_goes_on_only_where_its_choices_are_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of wal_buffers have what is proposed for the host's memory, and Optuna takes no others later."""
+    request, spaces = postgresql_with(), []
+    for memory_mb in (3085, 3085, 2048):
+        limits = HostLimits(2, memory_mb << 20)
+        monkeypatch.setattr("tuner.search.tuning.host_limits", lambda limits=limits: limits)
+        spaces.append(search_space(request, StudyPlan(), {}).choices)
+    StudyFolder(tmp_path).open({"seed": 1, "choices": spaces[0]})
+    assert StudyFolder(tmp_path).open({"seed": 1, "choices": spaces[1]})["seed"] == 1
+    with pytest.raises(InvalidInput, match=r"something else: wal_buffers is \['-1', .* there and \['-1', "):
+        StudyFolder(tmp_path).open({"seed": 1, "choices": spaces[2]})
 
 
 def test_an_audit_reaches_the_least_wal_unless_what_it_needs_is_fixed() -> None:

@@ -63,7 +63,10 @@ def test_the_search_takes_each_value_as_it_is_proposed(version: str, memory_mb: 
     catalogue, host = load(version), HostLimits(cores, memory_mb << 20)
     found = ranges(host.memory_bytes, host.cores, catalogue) | UNSAFE_RANGES
     proposers: list[Proposer] = [PostgresqlRules(catalogue), Pgtune(catalogue)]
-    proposals = [*speed_alone({}), *(one for proposer in proposers for one in proposer.start_points(host))]
+    proposals = [
+        *speed_alone(catalogue, {}),
+        *(one for proposer in proposers for one in proposer.start_points(host)),
+    ]
     points = [
         {name: catalogue.normalise(name, value) for name, value in proposal.settings.items()}
         for proposal in proposals
@@ -116,7 +119,7 @@ def test_the_least_wal_is_proposed_with_what_it_needs() -> None:
 @each_version
 def test_each_source_is_the_section_of_a_setting(version: str) -> None:
     catalogue = load(version)
-    for point in points(version) + speed_alone({}):
+    for point in points(version) + speed_alone(load(version), {}):
         cited = re.findall(r"[\w-]+\.html#[\w-]+", point.source)
         own = {catalogue.knob(name).source.file for name in point.settings}
         assert cited and set(cited) <= own, point
@@ -151,7 +154,7 @@ MINIMAL = {"wal_level": "minimal", "max_wal_senders": "0"}
 
 @each_version
 def test_speed_alone_breaks_the_contract_each_time(version: str) -> None:
-    tries = speed_alone({})
+    tries = speed_alone(load(version), {})
     assert [dict(point.settings) for point in tries] == [
         {"fsync": "off"},
         {"synchronous_commit": "off"},
@@ -162,7 +165,8 @@ def test_speed_alone_breaks_the_contract_each_time(version: str) -> None:
     for point in tries:
         load(version).validate(point.settings)
         assert durability.breaking(point.settings, STRICT, version) != [], point
-        assert point.proposer == "speed" and point.reason and point.source
+        assert point.proposer == "speed" and point.reason
+        assert point.source.startswith(f"the manual of PostgreSQL {version}: ")
 
 
 @pytest.mark.parametrize(
@@ -192,7 +196,7 @@ def test_speed_alone_breaks_the_contract_each_time(version: str) -> None:
 def test_speed_alone_leaves_out_what_the_reference_has(
     reference: dict[str, str], expected: list[dict[str, str]]
 ) -> None:
-    tries = speed_alone(reference)
+    tries = speed_alone(load("15"), reference)
     assert [dict(point.settings) for point in tries] == expected
     for point in tries:
         assert durability.breaking({**reference, **point.settings}, STRICT, "15") != []
@@ -223,7 +227,7 @@ def started(version: str) -> list[Proposal]:
     known = load(version).without({"io_method": ("io_uring",)})
     pgtune = Pgtune(known).start_points(SMALL)
     desktop = Pgtune(known, db_type="desktop", storage="hdd").start_points(SMALL)
-    return [*points(version), *pgtune, *desktop, *speed_alone({})]
+    return [*points(version), *pgtune, *desktop, *speed_alone(load(version), {})]
 
 
 def not_in_force(

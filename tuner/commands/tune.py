@@ -22,6 +22,7 @@ from tuner.report import crash as crash_report
 from tuner.report import tune as tune_report
 from tuner.report.settings import in_short
 from tuner.request import Request, open_lab, resolve_asked
+from tuner.search.search_space import SearchSpace
 from tuner.search.study import StudyFolder
 from tuner.search.study_plan import StudyPlan, default_trial_plan
 from tuner.search.trial import REJECTED
@@ -100,14 +101,14 @@ def command(
         rivals=len(request.kind.search.rivals),
     )
     # What cannot be searched, or not in this time, is told before a folder is made for it.
-    search_space(request, plan, reference_settings(request))
+    space = search_space(request, plan, reference_settings(request))
     wanted, folder = _study_folder(request, plan, asked.study)
     refuse_too_short(plan, len(folder.results()))
     folders.make(folder.folder)
     if asked.study is not None and folder.folder != wanted:
         output.note(f"the study in {wanted} is finished and kept; this one is {folder.folder}")
     with exclusive(folder.folder), folders.kept_with(folder.folder, "study.db", "trial-*"):
-        stored = folder.open(_description(request, plan))
+        stored = folder.open(_description(request, plan, space))
         return _tune(request.with_seed(int(stored["seed"])), plan, folder, asked.data, output)
 
 
@@ -125,7 +126,7 @@ def _study_folder(request: Request, plan: StudyPlan, study: Path | None) -> tupl
     return wanted, StudyFolder(candidate)
 
 
-def _description(request: Request, plan: StudyPlan) -> dict[str, object]:
+def _description(request: Request, plan: StudyPlan, space: SearchSpace) -> dict[str, object]:
     return {
         "schema": 1,
         "engine": request.engine.name,
@@ -140,6 +141,8 @@ def _description(request: Request, plan: StudyPlan) -> dict[str, object]:
         "audit_only": plan.audit_only,
         "only": list(plan.only),
         "exclude": list(plan.exclude),
+        # They may depend on the host, and Optuna takes no others in one study.
+        "choices": space.choices,
         "measure_s": plan.trial.measure.measure_s,
         "seed": request.seed,
     }

@@ -102,7 +102,7 @@ class Search(Protocol):
     ) -> dict[str, TuningRange]:
         """The ranges for this host; with those that a contract's window pays for, or that an audit adds."""
 
-    def speed_alone(self, reference: Mapping[str, str]) -> list[Proposal]:
+    def speed_alone(self, catalogue: Catalogue, reference: Mapping[str, str]) -> list[Proposal]:
         """What somebody who looks at speed alone tries first."""
 
 

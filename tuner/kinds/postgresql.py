@@ -82,9 +82,9 @@ class PostgresqlSearch:
         found |= tuning.UNSAFE_RANGES if is_audit else {}
         return found if window_ms is None else found | tuning.bounded_ranges(window_ms)
 
-    def speed_alone(self, reference: Mapping[str, str]) -> list[Proposal]:
+    def speed_alone(self, catalogue: Catalogue, reference: Mapping[str, str]) -> list[Proposal]:
         """What somebody who looks at speed alone tries first."""
-        return postgresql_rules.speed_alone(reference)
+        return postgresql_rules.speed_alone(_of_server(catalogue), reference)
 
 
 class PostgresqlWriting:

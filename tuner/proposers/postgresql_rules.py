@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from knobs.postgresql.catalogue import PostgresqlCatalogue, load, versions
+from knobs.postgresql.catalogue import PostgresqlCatalogue
 from tuner.proposers.proposal import HostLimits, Proposal, StartPoint
 
 _PAGE_BYTES = 8 << 10
@@ -54,13 +54,11 @@ class PostgresqlRules:
         return [Proposal(self.name, point.settings, point.reason, point.source) for point in points]
 
 
-def speed_alone(reference: Mapping[str, str]) -> list[Proposal]:
+def speed_alone(catalogue: PostgresqlCatalogue, reference: Mapping[str, str]) -> list[Proposal]:
     """What somebody who looks at speed alone tries first; only for an audit.
 
     Each proposal sets only what ``reference`` has otherwise, and none comes twice.
     """
-    # These settings are the same in every version.
-    catalogue = load(versions()[-1])
     all_three = {**_UNSYNCED, **_EARLY, **_TORN}
     tries = [
         (_UNSYNCED, "nothing is ever synced"),

@@ -62,6 +62,15 @@ class SearchSpace:
             )
         return point
 
+    @property
+    def choices(self) -> dict[str, list[str]]:
+        """The values of every knob that is searched among given ones."""
+        return {
+            name: [str(choice) for choice in found.choices]
+            for name, found in self.distributions.items()
+            if isinstance(found, CategoricalDistribution)
+        }
+
     def takes(self, name: str, value: str) -> bool:
         """Whether the knob is searched and the value is one that the search may propose."""
         distribution = self.distributions.get(name)

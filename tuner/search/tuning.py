@@ -98,7 +98,7 @@ def search_space(request: Request, plan: StudyPlan, reference: Mapping[str, str]
 def proposals(request: Request, plan: StudyPlan, reference: Mapping[str, str]) -> list[Proposal]:
     """Every proposer's start points, in their order and normalised; an audit's for speed alone come first."""
     search, catalogue = request.kind.search, request.catalogue
-    found = search.speed_alone(reference) if plan.audit_only else []
+    found = search.speed_alone(catalogue, reference) if plan.audit_only else []
     for proposer in search.proposers(catalogue):
         found += proposer.start_points(host_limits())
     return [
