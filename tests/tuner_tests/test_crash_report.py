@@ -90,7 +90,7 @@ def test_a_bound_that_says_nothing_is_not_told() -> None:
     said = text(evidence(states=BOUND_STATES_MIN))
     assert f"synced: all {BOUND_STATES_MIN} states" in said and "at most 45 %" in said
     assert "too few states at moments drawn uniformly in time (cache 1; it takes 5 of a model)" in said
-    few = {"synced": ModelSummary(HELD, 5, 0, 5, 5, 0.45)}
+    few = {"synced": ModelSummary(HELD, 4, 0, 4, 4, 0.53)}
     assert bound_lines(few, held=False) == []
     assert [line for line in bound_lines(few, held=True) if "%" in line] == []
 
