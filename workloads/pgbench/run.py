@@ -257,5 +257,5 @@ class PgbenchRun:
         lines = [line for line in said.splitlines() if "error" in line.lower()] or said.splitlines()
         what, hint = f"pgbench ended: {' / '.join(lines[-3:])}", "try the script by hand"
         if self.is_wrapped and _NO_TRANSACTION.search(said):
-            what, hint = f"{what}; {_WRAPPED}", _OWN_TRANSACTION
+            what, hint = f"{_WRAPPED}; {what}", _OWN_TRANSACTION
         raise InvalidInput(what, where="pgbench", hint=hint)
