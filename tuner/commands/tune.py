@@ -18,8 +18,8 @@ from tuner.kinds.family import Size
 from tuner.options import Asked, takes_asked
 from tuner.origin import origin
 from tuner.output import Output
-from tuner.report import crash as crash_report
 from tuner.report import tune as tune_report
+from tuner.report.findings import finding_lines
 from tuner.report.settings import in_short
 from tuner.request import Request, open_lab, resolve_asked
 from tuner.search.search_space import SearchSpace
@@ -153,8 +153,8 @@ def _tune(request: Request, plan: StudyPlan, folder: StudyFolder, data: Path | N
     output.result(f"contract       {request.contract}: {request.contract.in_words()}")
     output.result(_asked(request, reference, plan))
     findings = [*request.findings, *_assumed(request, reference), *predicted(request, reference)]
-    for finding in findings:
-        output.result(crash_report.finding_line(finding))
+    for line in finding_lines(findings):
+        output.result(line)
     for note in request.notes:
         output.note(note)
     with open_lab(request, folder.folder, data, say=output.note) as (lab, bound, _):

@@ -121,11 +121,6 @@ def as_text(
     return "\n".join(lines)
 
 
-def finding_line(finding: Finding) -> str:
-    """One finding as a line."""
-    return finding_lines([finding])[0]
-
-
 def _verdict_line(verdict: CrashVerdict) -> str:
     """The verdict; a HELD says of which crashes, and which were not tried."""
     words = " ".join([verdict.verdict.value, *verdict.reasons])

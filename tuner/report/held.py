@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from crashlab.judging.evidence import ModelSummary
 
 BOUND_STATES_MIN = 5
-"""Uniform states of a model below which the 95 % bound, 1 - 0.05 ** (1 / n), is over 45 % and says nothing."""
+"""Uniform states of a model below which the 95 % bound, 1 - 0.05 ** (1 / n), is over 45 %."""
 
 
 def spread(models: Mapping[str, ModelSummary]) -> str:

@@ -323,6 +323,8 @@ class Tuning:
 
 
 def _note(result: TrialResult) -> str:
-    ratio = f"{result.ratio:.2f} x reference" if result.ratio else "not measured"
     verdict = " ".join([result.verdict, *result.reasons])
+    if result.number == 0:
+        return f"trial 0, the reference: {verdict}"
+    ratio = f"{result.ratio:.2f} x reference" if result.ratio else "not measured"
     return f"trial {result.number} ({result.proposer}): {ratio}, {verdict}"
