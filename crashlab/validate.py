@@ -134,4 +134,5 @@ def _paced(plan: RecordPlan, contract: Contract) -> RecordPlan:
     if contract.window_ms is None:
         return plan
     seconds = WINDOWS_RECORDED * contract.window_ms / 1_000.0
-    return replace(plan, target_per_s=plan.operations / seconds, provoke=EARLY)
+    deadline_s = max(plan.deadline_s, 2.0 * seconds)
+    return replace(plan, target_per_s=plan.operations / seconds, provoke=EARLY, deadline_s=deadline_s)

@@ -11,8 +11,9 @@ import traceback
 from pathlib import Path
 from typing import TextIO
 
+from crashlab.judging.verdict import Verdict
 from engines.scratch import state_folder
-from knobs.errors import DuratuneError
+from knobs.errors import DuratuneError, Undecided
 
 INTERNAL_ERROR = 70
 
@@ -62,7 +63,12 @@ def silence(*streams: TextIO) -> None:
 
 def _tell(code: str, what: str, where: str, hint: str, *, as_json: bool) -> None:
     if as_json:
-        document = {"schema": 1, "error": {"code": code, "what": what, "where": where, "hint": hint}}
+        document: dict[str, object] = {
+            "schema": 1,
+            "error": {"code": code, "what": what, "where": where, "hint": hint},
+        }
+        if code == Undecided.code:
+            document["verdict"] = Verdict.UNKNOWN.value
         try:
             print(json.dumps(document), flush=True)
             return

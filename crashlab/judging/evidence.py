@@ -42,9 +42,9 @@ class CrashEvidence:
             _undecided(state, why) if why else state
             for state in judge_states(self.recording, self.states, contract)
         ]
-        too_short = _too_short(self.recording, contract)
-        if too_short:
-            judged = [_undecided(state, too_short) if _held(state) else state for state in judged]
+        short = too_short(self.recording, contract)
+        if short:
+            judged = [_undecided(state, short) if _held(state) else state for state in judged]
         kill = self.killed.judge(contract) if self.killed else None
         distrusted = unknown_because([control for control in self.controls if control.of_the_kill])
         if kill is not None and distrusted:
@@ -181,7 +181,7 @@ def _undecided(state: JudgedState, why: str) -> JudgedState:
     )
 
 
-def _too_short(recording: Recording, contract: Contract) -> str:
+def too_short(recording: Recording, contract: Contract) -> str:
     """A load shorter than the window cannot lose more than the window allows: its HELD says nothing.
 
     Nor does one in which something was provoked, and so made durable, less than a window before its end.

@@ -99,13 +99,13 @@ def plan_states(view: RunView, model: str, states: int, seed: int) -> list[Plann
         if len(chosen) < states and position not in chosen:
             chosen[position] = PlannedState(model, position, seed, source, why)
 
-    add(view.timeline.last_position, "exposure", "the end of the run")
     if MODELS[model].tears:
         share = states - states // 2
-        # The first of them is not left to its draw.
-        for number, (position, writes) in enumerate(view.unsynced[: states // 2]):
+        # Of few states these tell most. The first of them is not left to its draw.
+        for number, (position, writes) in enumerate(view.unsynced[: max(1, states // 2)]):
             drawn = seed if number else MODELS[model].telling_seed(position, seed)
             add(position, "unsynced", f"{writes} writes to data files unsynced", drawn)
+    add(view.timeline.last_position, "exposure", "the end of the run")
     for peak in view.audit.peaks(view.timeline, max(1, share // 3), crash):
         add(peak.position, "exposure", f"{peak.exposed} acks exposed for up to {peak.window_ms:.1f} ms")
     for position, why in _events(view, max(1, share // 3), random.Random(f"{seed}/{model}/event")):

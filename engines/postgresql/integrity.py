@@ -19,7 +19,7 @@ from engines.postgresql.cluster import Cluster
 from engines.postgresql.control_file import ControlFile
 from engines.postgresql.server import Server
 from engines.postgresql.server_log import Message
-from engines.postgresql.session import Session, StatementFailed
+from engines.postgresql.session import CANCELED, Session, StatementFailed
 from knobs.errors import InvalidInput, Undecided
 
 CHECKSUMS_DEADLINE_S, WALDUMP_DEADLINE_S = 600.0, 600.0
@@ -106,6 +106,8 @@ def amcheck(server: Server) -> Checked:
                 checks.append(TABLES)
                 faults += [f"{table}, block {block}: {text}" for table, block, text in session.query(_TABLES)]
         except StatementFailed as error:
+            if error.sqlstate == CANCELED:
+                raise
             faults.append(error.what)
     return Checked(checks, faults)
 

@@ -22,6 +22,16 @@ if TYPE_CHECKING:
 
     from engines.postgresql.server import Address
 
+UNBOUNDED = (
+    "-c statement_timeout=0 -c lock_timeout=0 -c idle_in_transaction_session_timeout=0 "
+    "-c default_transaction_read_only=off -c temp_file_limit=-1"
+)
+"""Options of a connection of duratune's own: what a candidate sets to end its clients' statements must not
+end a look at what they have left, nor what is done to provoke the server (manual, 20.11 and 20.4)."""
+_LATER = ((140_000, "idle_session_timeout"), (170_000, "transaction_timeout"))
+"""More of that kind, by the version that has it first."""
+CANCELED = "57014"
+"""SQLSTATE query_canceled: the statement was ended from outside, and says nothing of the data."""
 CONNECT_DEADLINE_S = 30.0
 STATEMENT_DEADLINE_S = 60.0
 
@@ -50,9 +60,11 @@ class Session:
         *,
         user: str | None = None,
         options: str = "",
+        is_clients: bool = False,
         deadline_s: float = CONNECT_DEADLINE_S,
     ) -> None:
-        """Connect; ``options`` are the connection's own, as in PGOPTIONS.
+        """Connect; ``options`` are the connection's own, as in PGOPTIONS. One that ``is_clients`` has what a
+        client of the load has in force; else no timeout and no limit of the server's ends its statements.
 
         Raises ConnectionLost if the server refuses, DeadlinePassed if it does not answer in time,
         MachineLacks without libpq.
@@ -63,7 +75,7 @@ class Session:
             "port": str(address.port),
             "user": user or address.user,
             "dbname": database,
-            "options": options,
+            "options": options if is_clients else f"{UNBOUNDED} {options}",
             "application_name": "duratune",
             "client_encoding": "UTF8",
         }
@@ -71,6 +83,8 @@ class Session:
         self._connection: PGconn = self._pq.PGconn.connect_start(text.encode())
         try:
             self._connect(time.monotonic() + deadline_s)
+            if not is_clients:
+                self._lift_later_limits()
         except BaseException:
             # An interrupt included: the caller never sees this session, so nobody else would close it.
             self.close()
@@ -116,6 +130,11 @@ class Session:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _lift_later_limits(self) -> None:
+        names = [name for since, name in _LATER if self._connection.server_version >= since]
+        if names:
+            self.query("SELECT " + ", ".join(f"set_config('{name}', '0', false)" for name in names))
 
     def _connect(self, ends_s: float) -> None:
         state = self._pq.PollingStatus.WRITING

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -61,6 +62,13 @@ def test_the_end_of_the_run_and_the_widest_window_are_always_looked_at(run: RunV
     chosen = {state.position for state in plan_states(run, "synced", 3, 1)}
     (widest,) = run.audit.peaks(run.timeline, 1)
     assert {run.timeline.last_position, widest.position} <= chosen
+
+
+def test_of_few_states_that_tear_writes_the_first_is_where_most_are_unsynced(run: RunView) -> None:
+    data = replace(run, role=lambda _: "relation")
+    (only,) = plan_states(data, "torn", 1, 1)
+    assert (only.source, only.position) == ("unsynced", data.unsynced[0][0])
+    assert {state.source for state in plan_states(data, "torn", 4, 1)} >= {"unsynced", "exposure"}
 
 
 @given(st.integers(1, 60), st.integers(0, 2**31))

@@ -23,7 +23,7 @@ from crashlab.validate import Lab, plan_all
 from engines.postgresql.launch import PostgresqlLaunch
 from engines.postgresql.session import ConnectionLost, Session
 from knobs.contract import Contract
-from knobs.errors import MachineLacks
+from knobs.errors import MachineLacks, Undecided
 from tests.crashlab_tests import postgresql_table
 from tests.crashlab_tests.labs import open_lab
 from tests.crashlab_tests.preload_tests.programs import SOURCES, build_recorder, compile_c
@@ -161,7 +161,7 @@ def test_a_ledger_without_stamps_disagrees_with_pgbench(
 ) -> None:
     killed = replace(lab, recorder=Deaf(*dropping)).measure(honest, MEASURE, 1)
     assert len(killed.faults) == honest.threads
-    assert all("0 ended transactions in the ledger" in fault for fault in killed.faults)
+    assert all("0 acknowledged transactions in the ledger" in fault for fault in killed.faults)
     assert killed.judge(STRICT).verdict is UNKNOWN
 
 
@@ -207,3 +207,67 @@ def test_a_recorder_that_misses_a_call_of_the_servers_is_not_believed(
     found = CrashEvidence(None, recording, [], []).under(STRICT)
     assert (found.verdict, found.power_cut.verdict) == (UNKNOWN, UNKNOWN)
     assert "not believed" in found.power_cut.unknown_why
+
+
+# Loads of every kind.
+
+WRITER_SQL = """
+CREATE TABLE t (a numeric);
+CREATE FUNCTION place(v int) RETURNS void LANGUAGE sql AS 'INSERT INTO t VALUES (v)';
+CREATE ROLE writer; GRANT ALL ON t TO writer;
+"""
+
+
+def of_script(honest: Subject, script: str) -> Subject:
+    assert isinstance(honest.workload, PgbenchWorkload)
+    return replace(honest, workload=honest.workload.with_options(script=script, init_sql=WRITER_SQL))
+
+
+def test_what_fails_is_no_acknowledgement_and_spoils_no_run(
+    lab: Lab, honest: Subject, tmp_path: Path
+) -> None:
+    """Clients that get into each other's way, in the short first load too."""
+    settings = {"default_transaction_isolation": "serializable"}
+    recording = recorded(lab, replace(honest, settings=settings, threads=8), tmp_path)
+    assert recording.facts.faults == ()
+    audit = recording.audit
+    assert (audit.covered, audit.unlocated) == (audit.acks, 0) and audit.acks > 100
+    assert len(recording.history) > audit.acks + 8, "more failed than were under way at the kill"
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "\\set n random(1, 3)\nBEGIN;\nSELECT 1;\n\\if :n = 1\nROLLBACK;\n\\else\n"
+        "INSERT INTO t VALUES (1);\nCOMMIT;\n\\endif\n",
+        "SELECT 1 AS n \\gset\nBEGIN; INSERT INTO t VALUES (:n); SELECT 1 \\; SELECT 2; COMMIT;",
+        "SELECT place(1);",
+        "SET ROLE writer; INSERT INTO t VALUES (1); RESET ROLE;",
+    ],
+    ids=["conditional", "gset", "by a function", "as another role"],
+)
+def test_scripts_of_every_kind_are_recorded(lab: Lab, honest: Subject, tmp_path: Path, script: str) -> None:
+    recording = recorded(lab, of_script(honest, script), tmp_path)
+    assert recording.facts.faults == ()
+    assert recording.audit.covered == recording.audit.acks > 50
+
+
+def test_numbers_of_the_scripts_that_look_like_tokens_are_told(
+    lab: Lab, honest: Subject, tmp_path: Path
+) -> None:
+    script = (
+        "\\set n random(1000, 2000)\nINSERT INTO t VALUES (7000001000000000000 + :n), (7000001000000000999);"
+    )
+    with pytest.raises(Undecided, match="look like duratune's tokens"):
+        recorded(lab, of_script(honest, script), tmp_path)
+
+
+@pytest.mark.parametrize("limit", ["statement_timeout=20ms", "lock_timeout=20ms", "temp_file_limit=0"])
+def test_a_limit_of_the_candidates_ends_no_look_at_its_data(lab: Lab, honest: Subject, limit: str) -> None:
+    """A client's own statements may end by it; what duratune reads does not."""
+    assert isinstance(honest.workload, PgbenchWorkload)
+    name, _, value = limit.partition("=")
+    tested = replace(honest, settings={name: value}, workload=honest.workload.with_options(scale=10))
+    killed = lab.measure(tested, MEASURE, 1)
+    assert killed.recovered is not None and (killed.recovered.stage, killed.recovered.error) == ("", "")
+    assert killed.recovered.base_rows_lost == 0

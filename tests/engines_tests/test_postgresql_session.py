@@ -52,6 +52,27 @@ def test_who_connects_and_how(server: Server) -> None:
         ]
 
 
+def test_no_limit_of_the_servers_ends_duratunes_own_statements(server: Server) -> None:
+    """A client of the load has them."""
+    names = ["statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout", "temp_file_limit"]
+    version = server.cluster.binaries.version.major
+    names += ["idle_session_timeout"] if version >= 14 else []
+    names += ["transaction_timeout"] if version >= 17 else []
+    with Session(server.address) as session:
+        for name in names:
+            session.query(f"alter role postgres set {name} = 1000")
+        session.query("alter role postgres set default_transaction_read_only = on")
+    shown = ", ".join(f"current_setting('{name}')" for name in [*names, "default_transaction_read_only"])
+    try:
+        with Session(server.address, is_clients=True) as session:
+            assert set(session.query(f"select {shown}")[0]) == {"1s", "1000kB", "on"}
+        with Session(server.address) as session:
+            assert set(session.query(f"select {shown}")[0]) == {"0", "-1", "off"}
+    finally:
+        with Session(server.address) as session:
+            session.query("alter role postgres reset all")
+
+
 def test_a_refused_statement_leaves_the_connection(server: Server) -> None:
     with Session(server.address) as session:
         with pytest.raises(StatementFailed, match="division by zero") as caught:

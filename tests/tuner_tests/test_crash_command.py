@@ -38,7 +38,8 @@ def refused(room: Room, *arguments: str, code: int = 2) -> dict[str, str]:
     ended = room.run("crash", "rocksdb", *arguments, "--json")
     assert ended.code == code, ended
     document = ended.document
-    assert (set(document), document["schema"]) == ({"schema", "error"}, 1)
+    verdict = {"verdict": "UNKNOWN"} if code == 4 else {}
+    assert document == {"schema": 1, "error": document["error"], **verdict}
     error: dict[str, str] = document["error"]
     assert set(error) == {"code", "what", "where", "hint"}
     after = [path for path in sorted(room.folder.rglob("*")) if path != room.folder / "results"]
@@ -117,6 +118,10 @@ def test_the_replay_command_repeats_the_verdict(broken: tuple[Room, Ended]) -> N
     process = room.run(*words[1:], "--contract", "process", "--json")
     assert (process.code, process.document["verdict"]) == (0, "HELD")
     assert process.document["lost_writes"] == seen[0]["lost_writes"]
+    # A window that the run was too short for decides nothing.
+    wide = room.run(*words[1:], "--contract", "bounded:60s", "--json")
+    assert (wide.code, wide.document["verdict"]) == (4, "UNKNOWN")
+    assert "less than the window" in wide.document["unknown_why"]
     assert room.left_behind() == []
     # Where the run was not, and what would have changed it, is refused.
     model, _, seed = words[-1].replace("@", "#").split("#")

@@ -402,6 +402,10 @@ def test_a_value_that_the_server_changes_is_a_difference() -> None:
     (one,) = found
     assert (one.setting, one.value) == ("wal_buffers", "1") and "changes it to 4" in one.why
     assert differences(request, {"wal_buffers": "-1"}, effective(wal_buffers="512")) == []
+    # The server prints six digits of a number that is not whole.
+    printed = {"random_page_cost": "1.23456789"}
+    assert differences(request, printed, effective(random_page_cost="1.23457")) == []
+    assert len(differences(request, printed, effective(random_page_cost="1.3"))) == 1
 
 
 # pgbench.

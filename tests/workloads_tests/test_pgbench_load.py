@@ -99,15 +99,37 @@ def test_unlogged_tables_and_sql_behind_the_load(lab: PostgresqlLab) -> None:
 
 
 @pytest.mark.parametrize(
-    ("script", "fate"), [("INSERT INTO gone VALUES (1);", "u"), ("DELETE FROM kept;", "p")]
+    ("script", "fate"),
+    [
+        ("INSERT INTO gone VALUES (1);", "u"),
+        ("INSERT INTO kept VALUES (1);", "p"),
+        ("SELECT a FROM gone; INSERT INTO kept VALUES (1);", "p"),
+        ("INSERT INTO seen VALUES (1);", "u"),
+        ("INSERT INTO parent VALUES (1);", "u"),
+        ("INSERT INTO watched VALUES (1);", "u"),
+        ("SELECT place(1);", "u"),
+        # It fails in the trial, so what it names counts.
+        ("INSERT INTO gone VALUES (1 / 0);", "u"),
+    ],
 )
 def test_the_rider_shares_the_fate_of_what_the_script_writes(
     lab: PostgresqlLab, script: str, fate: str
 ) -> None:
-    sql = "CREATE UNLOGGED TABLE gone (a int); CREATE TABLE kept (a int);"
+    sql = """
+    CREATE UNLOGGED TABLE gone (a int); CREATE TABLE kept (a int); CREATE VIEW seen AS SELECT a FROM gone;
+    CREATE TABLE parent (a int) PARTITION BY LIST (a); CREATE UNLOGGED TABLE part PARTITION OF parent DEFAULT;
+    CREATE FUNCTION place(v int) RETURNS void LANGUAGE sql AS 'INSERT INTO gone VALUES (v)';
+    CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        INSERT INTO gone VALUES (NEW.a); RETURN NEW; END $$;
+    CREATE TABLE watched (a int);
+    CREATE TRIGGER noted AFTER INSERT ON watched FOR EACH ROW EXECUTE FUNCTION note();
+    """
     with loaded(lab, TPCB.with_options(init_sql=sql, script=script)).start() as server:
         rider = "select relpersistence from pg_class where relname = 'duratune_rider'"
         assert values(server, rider) == [fate]
+        for table in ("gone", "kept", "part", "duratune_rider"):
+            assert values(server, f"select count(*) from {table}") == ["0"], "the trial left nothing"
+        assert values(server, "select count(*) from pg_database where datname ~ 'duratune'") == ["0"]
 
 
 def test_a_tablespace_outside_is_refused_and_nothing_stays_in_it(lab: PostgresqlLab) -> None:

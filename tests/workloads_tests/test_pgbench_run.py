@@ -41,9 +41,14 @@ class Ledgered:
         return len(self.statuses)
 
     def entries(self) -> Any:
-        flat = [(number, status) for number, of in enumerate(self.statuses, 1) for status in of]
+        flat = [
+            (client, sequence, status)
+            for client, of in enumerate(self.statuses, 1)
+            for sequence, status in enumerate(of, 1)
+        ]
+        client, sequence, status = np.array(flat, dtype=np.int64).reshape(-1, 3).T
         return SimpleNamespace(
-            client=np.array([client for client, _ in flat]), status=np.array([status for _, status in flat])
+            client=client, sequence=sequence, status=status, acknowledged=status == ACKNOWLEDGED
         )
 
 
@@ -61,7 +66,13 @@ class Idle:
 
 
 def run_of(
-    ledger: Ledgered | None, folder: Path, plan: Plan | None = None, *, writes: bool = True, before: int = 0
+    ledger: Ledgered | None,
+    folder: Path,
+    plan: Plan | None = None,
+    *,
+    writes: bool = True,
+    before: int = 0,
+    conditional: bool = False,
 ) -> PgbenchRun:
     return PgbenchRun(
         cast(Any, Idle()),
@@ -71,6 +82,7 @@ def run_of(
         cast(Any, ledger),
         writes,
         before,
+        is_conditional=conditional,
     )
 
 
@@ -95,7 +107,7 @@ A, F, B = ACKNOWLEDGED, FAILED, BEGUN
         Ledgered([A, A, B], [A, B]),
         # The kill may keep one answer of each client from pgbench.
         Ledgered([A, A, A], [A, A]),
-        Ledgered([A, F], [F]),
+        Ledgered([A, F, A], [A, F, F]),
     ],
 )
 def test_a_ledger_that_agrees_with_the_log(ledger: Ledgered, tmp_path: Path) -> None:
@@ -104,32 +116,44 @@ def test_a_ledger_that_agrees_with_the_log(ledger: Ledgered, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("ledger", "client", "ended", "logged"),
+    ("ledger", "client", "acknowledged", "logged"),
     [
         (Ledgered([A], [A]), 1, 1, 2),
         (Ledgered([A, B], [A]), 1, 1, 2),
+        (Ledgered([A, F], [A]), 1, 1, 2),
         (Ledgered([A, A], [A, A, A]), 2, 3, 1),
         (Ledgered([A, A], []), 2, 0, 1),
     ],
 )
 def test_a_ledger_that_disagrees_is_told_with_its_client(
-    ledger: Ledgered, client: int, ended: int, logged: int, tmp_path: Path
+    ledger: Ledgered, client: int, acknowledged: int, logged: int, tmp_path: Path
 ) -> None:
     log(tmp_path, 0, 0, 1)
     assert run_of(ledger, tmp_path).faults() == [
-        f"client {client} has {ended} ended transactions in the ledger and {logged} in pgbench's own log"
+        f"client {client} has {acknowledged} acknowledged transactions in the ledger and {logged} in "
+        "pgbench's own log"
     ]
 
 
-def test_what_is_skipped_is_in_no_ledger_and_what_failed_is(tmp_path: Path) -> None:
-    log(tmp_path, 0, skipped=[0, 0, 1], failed=[1])
-    assert run_of(Ledgered([A], [F]), tmp_path).faults() == []
+def test_what_is_skipped_is_in_no_ledger_and_what_failed_is_never_acknowledged(tmp_path: Path) -> None:
+    log(tmp_path, 0, skipped=[0, 0, 1], failed=[1, 1])
+    assert run_of(Ledgered([A], [F, F]), tmp_path).faults() == []
     assert len(run_of(Ledgered([A, A, A], [F]), tmp_path).faults()) == 1
+    assert len(run_of(Ledgered([A], [A, A]), tmp_path).faults()) == 1, "pgbench was told that both failed"
+
+
+def test_a_script_that_writes_only_sometimes_succeeds_without_an_acknowledgement(tmp_path: Path) -> None:
+    log(tmp_path, 0, 0, 0, 1)
+    few = Ledgered([A, F], [A])
+    assert run_of(few, tmp_path, conditional=True).faults() == []
+    assert len(run_of(few, tmp_path).faults()) == 1
+    assert len(run_of(Ledgered([A], [A, A, A]), tmp_path, conditional=True).faults()) == 1
 
 
 def test_transactions_before_the_run_are_in_the_ledger_already(tmp_path: Path) -> None:
     log(tmp_path, 0, 1)
     assert run_of(Ledgered([A] * 6, [A] * 6), tmp_path, before=5).faults() == []
+    assert run_of(Ledgered([A, F, F, A, F, A], [A] * 6), tmp_path, before=5).faults() == []
     assert len(run_of(Ledgered([A] * 6, [A] * 5), tmp_path, before=5).faults()) == 1
 
 

@@ -46,6 +46,14 @@ def builtin(name: str) -> str:
         ("-- a; comment\nSELECT /* b; /* c; */ d; */ 1;", ["SELECT /* b; /* c; */ d; */ 1"]),
         ("DO $$ BEGIN; END; $$;SELECT $x$ $$;$x$;", ["DO $$ BEGIN; END; $$", "SELECT $x$ $$;$x$"]),
         (";;SELECT 1;;", ["SELECT 1"]),
+        (
+            "SELECT 1 AS a \\gset\nSELECT 2 \\gset x_\nSELECT 3",
+            ["SELECT 1 AS a \\gset", "SELECT 2 \\gset x_", "SELECT 3"],
+        ),
+        (
+            "SELECT 1 \\; SELECT 2 \\aset\nSELECT '\\gset';",
+            ["SELECT 1 \\; SELECT 2 \\aset", "SELECT '\\gset'"],
+        ),
     ],
 )
 def test_commands_end_where_pgbench_ends_them(script: str, commands: list[str]) -> None:
@@ -181,6 +189,29 @@ def test_a_savepoint_ends_no_transaction() -> None:
 def test_a_transaction_that_would_not_be_judged_is_refused(text: str, fault: str) -> None:
     with pytest.raises(InvalidInput, match=fault):
         identified_custom(text, "mine.sql")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["SELECT place(1);", "EXECUTE place(1);", "SELECT app.place(a) FROM t;", "SELECT 1 \\; DELETE FROM t;"],
+)
+def test_what_may_write_is_ridden(text: str) -> None:
+    assert identified_custom(text, "mine.sql").writes
+    both = f"SET synchronous_commit = off; {text}\nBEGIN; DELETE FROM u; COMMIT;"
+    with pytest.raises(InvalidInput, match="sets synchronous_commit"):
+        identified_custom(both, "mine.sql")
+
+
+@pytest.mark.parametrize(
+    "text", ["SELECT count(*), max(a) FROM t WHERE a IN (1, 2);", "WITH x AS (SELECT 1) SELECT * FROM x;"]
+)
+def test_what_only_reads_is_not(text: str) -> None:
+    assert not identified_custom(text, "mine.sql").writes
+
+
+def test_a_result_that_is_taken_ends_its_command() -> None:
+    script = identified_custom("SELECT a FROM t \\gset\nDELETE FROM t WHERE a = :a;", "mine.sql")
+    assert "SELECT a FROM t \\gset\nDELETE FROM t WHERE a = :a;\n" in script.text
 
 
 def test_a_write_outside_of_the_last_transaction_is_told() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from knobs.errors import Undecided
-from workloads.pgbench.transaction_log import NAME, Line, executed_by_client, figures, read
+from workloads.pgbench.transaction_log import NAME, Line, done_by_client, figures, read
 
 PLAIN = "0 1 1500 0 1700000000 250\n1 1 900 0 1700000000 400\n0 2 failed 0 1700000001 0\n"
 """client, number, microseconds, script, epoch seconds, microseconds (pgbench(1))."""
@@ -71,10 +71,10 @@ def test_a_line_that_is_none_decides_nothing(prefix: Path, last: str) -> None:
         read(prefix)
 
 
-def test_failed_transactions_were_executed_and_skipped_ones_were_not(prefix: Path) -> None:
+def test_failed_and_skipped_transactions_are_not_done(prefix: Path) -> None:
     (prefix.parent / "run-log.1").write_text(PLAIN)
     (prefix.parent / "run-log.1.1").write_text(RATED)
-    assert executed_by_client(read(prefix)) == {0: 3, 1: 2}
+    assert done_by_client(read(prefix)) == {0: 2, 1: 2}
 
 
 def line(ended_us: int, elapsed_us: int | None, lag_us: int | None = None, *, skipped: bool = False) -> Line:

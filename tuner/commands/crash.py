@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from crashlab.judging.evidence import CrashVerdict
+from crashlab.judging.evidence import CrashVerdict, too_short
 from crashlab.judging.judge import judge_states
 from crashlab.judging.verdict import Judgement, Verdict
 from crashlab.kill import MeasurePlan
@@ -189,6 +189,8 @@ def _replay(state: str, asked: Asked, output: Output) -> int:
     judgement = judged.judgement
     if judgement.verdict is Verdict.HELD and judgement.acks == 0:
         judgement = Judgement.unknown("no write had been acknowledged before this position")
+    elif judgement.verdict is Verdict.HELD and (why := too_short(recording, wanted)):
+        judgement = Judgement.unknown(why, judgement.acks)
     output.result(f"contract       {wanted}: {wanted.in_words()}")
     output.result(_asked(request))
     if found.other_version:
@@ -210,6 +212,7 @@ def _replay(state: str, asked: Asked, output: Output) -> int:
             "state": state,
             "verdict": judgement.verdict.value,
             "reasons": list(judgement.reasons),
+            "unknown_why": judgement.unknown_why,
             "acks": judgement.acks,
             "decidable": judgement.decidable,
             "lost": judgement.lost,

@@ -193,8 +193,11 @@ def _changed(
     found = []
     for name, value in settings.items():
         got = in_force.get(name, value)
-        if name in known or catalogue.knob(name).kind not in _NUMBERS or got == value or value == "-1":
+        kind = catalogue.knob(name).kind
+        if name in known or kind not in _NUMBERS or got == value or value == "-1":
             continue
+        if kind == "real" and f"{float(value):g}" == f"{float(got):g}":
+            continue  # pg_settings prints six digits of it (guc.c, ShowGUCOption)
         change = whys.get(name)
         why, source = (change.why, change.source) if change else ("the server says no reason", "read back")
         what = f"the server changes it to {got}: {why}"

@@ -1,7 +1,8 @@
 """A pgbench script as the commands that pgbench makes of it (pgbench(1), "Custom Scripts").
 
 A line that begins with a backslash is a meta command, and a backslash at its end goes on with the next
-line. Everything else is SQL up to a semicolon that stands in no quotes, comment or dollar quotes.
+line. Everything else is SQL up to a semicolon that stands in no quotes, comment or dollar quotes, or with the
+line of a \\gset or \\aset in its place. A semicolon behind a backslash ends no command but joins two.
 """
 
 from __future__ import annotations
@@ -14,30 +15,40 @@ from knobs.errors import InvalidInput
 _BLANKS_AND_COMMENTS = re.compile(r"(?:\s+|--[^\n]*)+")
 _DOLLAR_TAG = re.compile(r"\$(?:[A-Za-z_\x80-\uffff][\w\x80-\uffff]*)?\$")
 _WORD = re.compile(r"[A-Za-z_]+")
+_TAKES_RESULT = re.compile(r"\\[ga]set\b[^\n]*")
+_JOINT = "\\;"
 
 
 @dataclass(frozen=True)
 class Command:
-    """One command: its text as written, without the semicolon; ``line`` counts from 1."""
+    """One command: its text as written, without the semicolon; ``line`` counts from 1. One that
+    ``takes_result`` ends with the \\gset or \\aset that its text ends with."""
 
     text: str
     line: int
     is_meta: bool = False
+    takes_result: bool = False
 
     @property
     def keyword(self) -> str:
         """The first word of an SQL command in capitals, comments left out; "" for a meta command."""
+        return next(iter(self.keywords), "")
+
+    @property
+    def keywords(self) -> list[str]:
+        """The same of each of the commands that are joined to one."""
         if self.is_meta:
-            return ""
-        found = _WORD.match(_without_comments(self.text))
-        return found[0].upper() if found else ""
+            return []
+        words = (_WORD.match(_without_comments(part)) for part in self.text.split(_JOINT))
+        return [word[0].upper() for word in words if word]
 
     def render(self) -> str:
         """The command as a script states it."""
-        if self.is_meta:
+        if self.is_meta or self.takes_result:
             return self.text
-        # A comment at its end would swallow the semicolon.
-        return f"{self.text}\n;" if "--" in self.text.rpartition("\n")[2] else f"{self.text};"
+        # A comment at its end would swallow the semicolon, and a backslash would join it to the next.
+        is_apart = "--" in self.text.rpartition("\n")[2] or self.text.endswith("\\")
+        return f"{self.text}\n;" if is_apart else f"{self.text};"
 
 
 def parse(script: str, where: str) -> list[Command]:
@@ -50,10 +61,14 @@ def parse(script: str, where: str) -> list[Command]:
             at = blank.end()
             continue
         line = script.count("\n", 0, at) + 1
-        end = _meta_end(script, at) if script[at] == "\\" else _sql_end(script, at, line, where)
+        is_meta, takes_result = script[at] == "\\", False
+        if is_meta:
+            end = _meta_end(script, at)
+        else:
+            end, takes_result = _sql_end(script, at, line, where)
         text = script[at:end].strip()
         if text:
-            commands.append(Command(text, line, script[at] == "\\"))
+            commands.append(Command(text, line, is_meta, takes_result))
         at = end + 1
     return commands
 
@@ -68,13 +83,18 @@ def _meta_end(script: str, at: int) -> int:
         at = end + 1
 
 
-def _sql_end(script: str, at: int, line: int, where: str) -> int:
-    """Where the semicolon stands; a last command may do without one."""
+def _sql_end(script: str, at: int, line: int, where: str) -> tuple[int, bool]:
+    """Where the semicolon stands, or the line of a \\gset in its place ends, and whether it is that; a last
+    command may do without either."""
     while at < len(script):
         character = script[at]
         if character == ";":
-            return at
-        if character in "'\"":
+            return at, False
+        if (result := _TAKES_RESULT.match(script, at)) is not None:
+            return result.end(), True
+        if script.startswith(_JOINT, at):
+            at += len(_JOINT)
+        elif character in "'\"":
             at = _after_quoted(script, at, line, where)
         elif script.startswith("--", at):
             newline = script.find("\n", at)
@@ -88,7 +108,7 @@ def _sql_end(script: str, at: int, line: int, where: str) -> int:
             at = end + len(tag[0])
         else:
             at += 1
-    return len(script)
+    return len(script), False
 
 
 def _after_quoted(script: str, at: int, line: int, where: str) -> int:

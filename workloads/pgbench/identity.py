@@ -11,6 +11,7 @@ leave empty. A script of the user's gets an insert of its own, the rider, inside
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from knobs.errors import InvalidInput
@@ -19,18 +20,32 @@ from workloads.pgbench.commands import Command, parse
 TOKEN_BASE, CLIENT_STEP = 7 * 10**18, 10**12
 TOKENS = 10**6 * CLIENT_STEP
 """Tokens lie between TOKEN_BASE and so many above it."""
-RIDER_TABLE = "duratune_rider"
+RIDER_NAME = "duratune_rider"
+RIDER_TABLE = f"public.{RIDER_NAME}"
+"""With its schema, for a script's session may look elsewhere."""
 RIDER_SCHEMA = f"CREATE TABLE {RIDER_TABLE} (token bigint NOT NULL)"
+RIDER_GRANT = f"GRANT INSERT ON {RIDER_TABLE} TO PUBLIC"
+"""A script may take another role."""
 COUNTER = "duratune_n"
 """The variable that counts; every client starts with `-D duratune_n=0`."""
 _TOKEN = "duratune_token"
 _HISTORY_COLUMNS = "(tid, bid, aid, delta, mtime)"
 _HISTORY_VALUES = "(:tid, :bid, :aid, :delta, CURRENT_TIMESTAMP)"
 _RIDER = Command(f"INSERT INTO {RIDER_TABLE} (token) VALUES (:{_TOKEN})", 0)
-_WRITES = frozenset(("INSERT", "UPDATE", "DELETE", "MERGE", "COPY", "CALL", "DO", "TRUNCATE", "WITH"))
+_WRITES = frozenset(("INSERT", "UPDATE", "DELETE", "MERGE", "COPY", "CALL", "DO", "EXECUTE", "TRUNCATE"))
+_READS = frozenset(("SELECT", "WITH", "TABLE", "VALUES"))
+_CALLED = re.compile(r"([A-Za-z_][\w$.]*)\s*\(")
+_HARMLESS = re.compile(
+    "abs|all|and|any|array|as|avg|between|by|case|cast|ceil|char|coalesce|concat|count|date_trunc|decimal|"
+    "distinct|else|exists|extract|filter|floor|format|from|generate_series|greatest|grouping|hashtext|having|"
+    "in|interval|join|json_agg|jsonb_agg|lateral|least|left|length|limit|lower|max|md5|min|mod|not|now|nullif|"
+    "numeric|offset|on|or|order|over|partition|power|random|rank|repeat|replace|right|round|row|row_number|"
+    "select|set_config|similar|some|sqrt|string_agg|substr|substring|sum|then|timestamp|to_char|trim|trunc|"
+    "union|unnest|upper|using|values|varchar|when|where|with|within"
+)
+"""What may stand before a parenthesis and writes nothing: keywords and functions of PostgreSQL's own."""
 _ROLLS_BACK = ("ROLLBACK", "ABORT")
 _BEGINS, _ENDS = frozenset(("BEGIN", "START")), frozenset(("COMMIT", "END"))
-_MAY_HIDE_A_WRITE = "WITH"
 COMMIT_SETTING = "synchronous_commit"
 
 
@@ -40,7 +55,7 @@ class Script:
 
     ``table`` and ``column`` hold the tokens; both are "" for a script without any write, which decides
     nothing. ``notes`` say what was added to the user's script; ``is_wrapped`` tells that this is a BEGIN at
-    its head and an END at its end.
+    its head and an END at its end, ``is_conditional`` that it may end without its token.
     """
 
     text: str
@@ -48,6 +63,7 @@ class Script:
     column: str = ""
     notes: tuple[str, ...] = ()
     is_wrapped: bool = False
+    is_conditional: bool = False
 
     @property
     def writes(self) -> bool:
@@ -108,7 +124,8 @@ def identified_custom(text: str, where: str) -> Script:
         notes += _unridden(commands, first, last, where)
         whole = [*commands[:last], _RIDER, *commands[last:]]
     body = "".join(f"{command.render()}\n" for command in whole)
-    return Script(_counting() + body, RIDER_TABLE, "token", notes, is_wrapped=first is None)
+    is_conditional = any(_opens_branch(command) for command in commands)
+    return Script(_counting() + body, RIDER_TABLE, "token", notes, first is None, is_conditional)
 
 
 def _refuse_what_no_rider_can_ride(commands: list[Command], where: str) -> None:
@@ -171,22 +188,38 @@ def _counting() -> str:
 
 
 def _may_write(command: Command) -> bool:
-    if command.keyword != _MAY_HIDE_A_WRITE:
-        return command.keyword in _WRITES
-    return any(word in command.text.upper() for word in ("INSERT", "UPDATE", "DELETE", "MERGE"))
+    """Whether it writes, or calls a function that may."""
+    if any(keyword in _WRITES for keyword in command.keywords):
+        return True
+    if not any(keyword in _READS for keyword in command.keywords):
+        return False
+    is_changing = any(word in command.text.upper() for word in ("INSERT", "UPDATE", "DELETE", "MERGE"))
+    called = {name.lower() for name in _CALLED.findall(command.text)}
+    return (is_changing and "WITH" in command.keywords) or any(
+        not _HARMLESS.fullmatch(name) for name in called
+    )
+
+
+def _opens_branch(command: Command) -> int:
+    """1 where an \\if begins, -1 where one ends."""
+    word = command.text.split(maxsplit=1)[0] if command.is_meta else ""
+    return {"\\if": 1, "\\endif": -1}.get(word, 0)
 
 
 def _last_transaction(commands: list[Command], where: str) -> tuple[int | None, int]:
     """The indexes of the BEGIN and of the COMMIT of the script's last transaction; None where it has none."""
     begun: int | None = None
     found: tuple[int | None, int] = (None, -1)
+    branches = 0
     for index, command in enumerate(commands):
+        branches += _opens_branch(command)
         if command.keyword in _BEGINS:
             begun = index
         elif command.keyword in _ENDS and begun is not None:
             found, begun = (begun, index), None
         elif command.keyword in _ROLLS_BACK and "TO" not in command.text.upper().split():
-            begun = None
+            # Inside of a branch it is one of two ends.
+            begun = begun if branches else None
     if begun is not None:
         raise InvalidInput(
             f"the transaction begun in line {commands[begun].line} is never committed", where=where

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engines.postgresql.server import Server
-from engines.postgresql.session import ConnectionLost, Session, StatementFailed
+from engines.postgresql.session import CANCELED, ConnectionLost, Session, StatementFailed
 from workloads.pgbench import tables
 from workloads.pgbench.identity import CLIENT_STEP, TOKEN_BASE, TOKENS
 from workloads.pgbench.options import PgbenchOptions
@@ -61,6 +61,8 @@ class PgbenchReader:
                     for table in tables.unlogged_tables(session)
                 ]
         except (StatementFailed, ConnectionLost) as error:
+            if isinstance(error, StatementFailed) and error.sqlstate == CANCELED:
+                raise  # by whatever did it, and not by what is in the data
             reading.faults.append((stage, str(error)))
             reading.is_lost = isinstance(error, ConnectionLost)
         return reading

@@ -51,9 +51,9 @@ def _lines(path: Path) -> Iterator[Line]:
             raise Undecided(f"pgbench wrote '{text[:120]}'", where=str(path)) from None
 
 
-def executed_by_client(lines: Sequence[Line]) -> Mapping[int, int]:
-    """How many transactions each client brought to an end, failed ones included; clients count from 0."""
-    return Counter(line.client for line in lines if not line.is_skipped)
+def done_by_client(lines: Sequence[Line]) -> Mapping[int, int]:
+    """How many transactions of each client succeeded; clients count from 0."""
+    return Counter(line.client for line in lines if line.elapsed_us is not None)
 
 
 def figures(lines: Sequence[Line], begin_us: int, end_us: int) -> dict[str, Any]:

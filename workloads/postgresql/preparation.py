@@ -26,7 +26,7 @@ _NO_EXTENSION = ("58P01", "0A000")
 def settings_in_force(server: Server) -> str:
     """What is in force in a session like the load's, and where that is not what was proposed, as a text."""
     known = catalogue.load(str(server.cluster.binaries.version.major))
-    with Session(server.address) as session:
+    with Session(server.address, is_clients=True) as session:
         found = readback.read(session)
     different = readback.compare(server.configuration.proposed, found, known.normalise)
     return SessionSettings.of(found, different).text()

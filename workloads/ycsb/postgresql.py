@@ -59,13 +59,14 @@ DATA_KEYS = (
 _NTH_SHIFT = 32
 
 
-def conninfo(address: Address, database: str = "postgres") -> str:
-    """How libpq finds the server (manual, "Keyword/Value Connection Strings")."""
+def conninfo(address: Address, database: str = "postgres", options: str = "") -> str:
+    """How libpq finds the server (manual, "Keyword/Value Connection Strings"), and what it asks for."""
     values = {
         "host": str(address.sockets),
         "port": str(address.port),
         "user": address.user,
         "dbname": database,
+        **({"options": options} if options else {}),
     }
     return " ".join(f"{name}={_quoted(value)}" for name, value in values.items())
 

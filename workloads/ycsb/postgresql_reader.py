@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engines.postgresql.server import Server
+from engines.postgresql.session import CANCELED, UNBOUNDED
 from engines.process import Watcher
 from knobs.errors import DuratuneError, Undecided
 from workloads.postgresql.verifier import Reading
@@ -52,7 +53,7 @@ class PostgresqlYcsbReader:
             {
                 **{name: self._properties[name] for name in DATA_KEYS if name in self._properties},
                 **lifeline(),
-                "pg.conninfo": conninfo(server.address),
+                "pg.conninfo": conninfo(server.address, options=UNBOUNDED),
                 "rows.path": str(rows),
                 "xmin.path": str(transactions),
             },
@@ -71,6 +72,8 @@ class PostgresqlYcsbReader:
         finally:
             for path in (rows, transactions, spec):
                 path.unlink(missing_ok=True)
+        if sqlstate == CANCELED:
+            raise Undecided(error, where=stage, hint="a statement was ended from outside")
         if error:
             reading.faults.append((stage, error))
             # What a server refuses has a state; what has none is a connection that was lost (libpq).
