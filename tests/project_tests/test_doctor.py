@@ -40,6 +40,7 @@ def left_folder(parent: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_report_agrees_with_the_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
     code, found = document(capsys)
     states = {check["state"] for check in found["checks"]}

@@ -66,7 +66,29 @@ def test_what_never_ends_is_an_error_with_its_line(script: str) -> None:
         parse("SELECT 1;\n" + script, "script")
 
 
-@given(st.text(alphabet="a;'\"-$*/\\ \n(e", max_size=40))
+PIECES = (
+    "\\gset",
+    "\\aset x",
+    "\\;",
+    ";",
+    "\n",
+    "\r",
+    " ",
+    "\\",
+    "--",
+    "/*",
+    "*/",
+    "'",
+    "$$",
+    "\\if :a",
+    "SELECT 1",
+)
+
+
+@given(
+    st.text(alphabet="a;'\"-$*/\\ \n(e", max_size=40)
+    | st.lists(st.sampled_from(PIECES), max_size=12).map("".join)
+)
 def test_any_text_is_read_or_refused(script: str) -> None:
     try:
         commands = parse(script, "script")

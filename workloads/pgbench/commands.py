@@ -45,7 +45,8 @@ class Command:
     def render(self) -> str:
         """The command as a script states it."""
         if self.is_meta or self.takes_result:
-            return self.text
+            # At the end of a line a backslash would take in the next.
+            return f"{self.text} " if self.text.endswith("\\") else self.text
         # A comment at its end would swallow the semicolon, and a backslash would join it to the next.
         is_apart = "--" in self.text.rpartition("\n")[2] or self.text.endswith("\\")
         return f"{self.text}\n;" if is_apart else f"{self.text};"
