@@ -63,19 +63,22 @@ class Session:
         is_clients: bool = False,
         deadline_s: float = CONNECT_DEADLINE_S,
     ) -> None:
-        """Connect; ``options`` are the connection's own, as in PGOPTIONS. One that ``is_clients`` has what a
-        client of the load has in force; else no timeout and no limit of the server's ends its statements.
+        """Connect; ``options`` are the connection's own, as in PGOPTIONS.
+
+        One that ``is_clients``, or of another ``user`` than the superuser, has what a client of the load has in
+        force; else no timeout and no limit of the server's ends its statements.
 
         Raises ConnectionLost if the server refuses, DeadlinePassed if it does not answer in time,
         MachineLacks without libpq.
         """
         self._pq, self._error = _libpq()
+        is_own = user is None and not is_clients
         parameters = {
             "host": str(address.sockets),
             "port": str(address.port),
             "user": user or address.user,
             "dbname": database,
-            "options": options if is_clients else f"{UNBOUNDED} {options}",
+            "options": f"{UNBOUNDED} {options}" if is_own else options,
             "application_name": "duratune",
             "client_encoding": "UTF8",
         }
@@ -83,7 +86,7 @@ class Session:
         self._connection: PGconn = self._pq.PGconn.connect_start(text.encode())
         try:
             self._connect(time.monotonic() + deadline_s)
-            if not is_clients:
+            if is_own:
                 self._lift_later_limits()
         except BaseException:
             # An interrupt included: the caller never sees this session, so nobody else would close it.

@@ -287,7 +287,7 @@ def test_a_study_has_a_winner_and_its_rival(room: Room) -> None:
     assert {path.name for path in (room.folder / "study/trial-0000").iterdir()} >= {"effective.json"}
 
 
-@pytest.mark.slow
+@pytest.mark.proof  # by its length; every trial of it is what other tests run
 def test_an_audit_of_a_search_for_speed_alone(room: Room) -> None:
     words = ("tune", "postgresql", "--scale", "1", "--measure", "0.3", "--seed", "5", "--study", "study")
     ended = room.run(*words, "--trials", "2", "--audit-only", "--json")
