@@ -65,8 +65,8 @@ class Session:
     ) -> None:
         """Connect; ``options`` are the connection's own, as in PGOPTIONS.
 
-        One that ``is_clients``, or of another ``user`` than the superuser, has what a client of the load has in
-        force; else no timeout and no limit of the server's ends its statements.
+        One that ``is_clients``, or of another ``user`` than the superuser, has what a client of the load has
+        in force; else no timeout and no limit of the server's ends its statements.
 
         Raises ConnectionLost if the server refuses, DeadlinePassed if it does not answer in time,
         MachineLacks without libpq.
