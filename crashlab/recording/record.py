@@ -9,7 +9,6 @@ count of syncs before anything may be concluded from it.
 
 from __future__ import annotations
 
-import errno
 import shutil
 import time
 from dataclasses import dataclass, replace
@@ -84,7 +83,7 @@ def record(
         live.chmod(0o711)
         root.chmod(0o755)
     try:
-        _move(base, root / DATABASE_FOLDER)
+        shutil.move(base, root / DATABASE_FOLDER)
         _record_into(subject, folder, root, shared, recorder, plan, seed)
     finally:
         scratch.remove(live)
@@ -164,17 +163,6 @@ def _record_into(
         # Only now: what recovery changes is not what the run left.
         _save_owners(subject, launch, live.parent, folder)
     replace(facts, faults=tuple(found)).save(folder)
-
-
-def _move(source: Path, target: Path) -> None:
-    """Rename a folder, or copy it where the two lie on different file systems."""
-    try:
-        source.rename(target)
-    except OSError as error:
-        if error.errno != errno.EXDEV:
-            raise
-        shutil.copytree(source, target, symlinks=True)
-        shutil.rmtree(source)
 
 
 def _save_owners(subject: Subject, launch: Any, root: Path, folder: Path) -> None:

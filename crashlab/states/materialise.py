@@ -20,7 +20,7 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
-from crashlab.copying import link_or_copy
+from crashlab.copying import copy_file, link_or_copy
 from crashlab.recording.recorded import DATABASE_FOLDER
 from crashlab.states.disk import FileImage, Image
 from engines.engine import LogReader
@@ -155,17 +155,6 @@ class Materialiser:
 
 def _copy_over(source: str, target: str, stat: os.stat_result) -> None:
     """Make a file the source's copy, its mode and time of modification too, in the pages that it has."""
-    reading = os.open(source, os.O_RDONLY)
-    try:
-        writing = os.open(target, os.O_WRONLY | os.O_CREAT, 0o600)
-        try:
-            at = 0
-            while at < stat.st_size and (sent := os.sendfile(writing, reading, at, stat.st_size - at)):
-                at += sent
-            os.ftruncate(writing, stat.st_size)
-            os.fchmod(writing, stat.st_mode & 0o7777)
-            os.utime(writing, ns=(stat.st_atime_ns, stat.st_mtime_ns))
-        finally:
-            os.close(writing)
-    finally:
-        os.close(reading)
+    copy_file(source, target)
+    Path(target).chmod(stat.st_mode & 0o7777)
+    os.utime(target, ns=(stat.st_atime_ns, stat.st_mtime_ns))

@@ -17,7 +17,7 @@ from engines.postgresql.refusal import ServerDied
 from engines.postgresql.server import Server
 from engines.postgresql.session import Session
 from engines.process import Child
-from knobs.errors import InvalidInput, MachineLacks
+from knobs.errors import InvalidInput, MachineLacks, Undecided
 from tests.engines_tests.postgresql_engines import PostgresqlLab, nothing_left, open_postgresql
 from workloads.pgbench.options import PgbenchOptions
 from workloads.pgbench.workload import PgbenchWorkload
@@ -130,6 +130,27 @@ def test_the_rider_shares_the_fate_of_what_the_script_writes(
         for table in ("gone", "kept", "part", "duratune_rider"):
             assert values(server, f"select count(*) from {table}") == ["0"], "the trial left nothing"
         assert values(server, "select count(*) from pg_database where datname ~ 'duratune'") == ["0"]
+
+
+BY_DATABASE = """
+CREATE SCHEMA app; CREATE UNLOGGED TABLE app.gone (a int); CREATE VIEW app.seen AS SELECT a FROM app.gone;
+ALTER DATABASE postgres SET search_path = app;
+"""
+
+
+def test_the_trial_has_what_the_database_sets(lab: PostgresqlLab) -> None:
+    script = "INSERT INTO seen VALUES (1);"
+    with loaded(lab, TPCB.with_options(init_sql=BY_DATABASE, script=script)).start() as server:
+        rider = "select relpersistence from pg_class where relname = 'duratune_rider'"
+        assert values(server, rider) == ["u"]
+
+
+def test_a_trial_that_fails_decides_nothing(lab: PostgresqlLab) -> None:
+    """Nor is it held that such a script writes to logged tables alone."""
+    place = lab.place("refused")
+    workload = TPCB.with_options(init_sql=BY_DATABASE, script="INSERT INTO nowhere VALUES (1);")
+    with nothing_left(), pytest.raises(Undecided, match="whether it writes to gone, an unlogged table"):
+        workload.load(lab.engine.launch({}, place), place, 1)
 
 
 def test_a_tablespace_outside_is_refused_and_nothing_stays_in_it(lab: PostgresqlLab) -> None:
