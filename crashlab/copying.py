@@ -48,6 +48,9 @@ def copy_file(source: str, target: str) -> None:
         try:
             _copy_bytes(reading, writing)
             os.ftruncate(writing, os.lseek(writing, 0, os.SEEK_CUR))
+        except OSError as error:
+            error.filename = target  # the calls on descriptors know none
+            raise
         finally:
             os.close(writing)
     finally:

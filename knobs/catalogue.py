@@ -22,9 +22,9 @@ class Catalogue(Protocol):
     """What may be set in one version of one engine.
 
     `resolve` turns a short or full name into the full one, `knob` looks a full or short name up,
-    `normalise` makes two spellings of one value equal, `validate` raises InvalidInput with every
-    fault of some settings: unknown names, wrong types, values out of range, broken rules.
-    Nothing is ever clamped or repaired.
+    `normalise` makes two spellings of one value equal, `spelled` writes one as people do, `validate` raises
+    InvalidInput with every fault of some settings: unknown names, wrong types, values out of range, broken
+    rules. Nothing is ever clamped or repaired.
     """
 
     engine: str
@@ -37,6 +37,8 @@ class Catalogue(Protocol):
     def knob(self, name: str) -> Knob: ...
 
     def normalise(self, name: str, value: str) -> str: ...
+
+    def spelled(self, name: str, value: str) -> str: ...
 
     def validate(self, settings: Mapping[str, str]) -> None: ...
 

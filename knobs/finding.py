@@ -36,9 +36,14 @@ class Finding:
     source: str
 
     @property
+    def settings(self) -> list[str]:
+        """The full names of the settings that it is about."""
+        return self.setting.split(_JOINT)
+
+    @property
     def in_words(self) -> str:
         """The settings as people write them: ``a=x, b=y``."""
-        names, values = self.setting.split(_JOINT), self.value.split(_JOINT)
+        names, values = self.settings, self.value.split(_JOINT)
         if len(names) == 1 or len(names) != len(values):
             return f"{self.setting}={self.value}"
         return ", ".join(f"{name}={value}" for name, value in zip(names, values, strict=True))

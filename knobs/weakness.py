@@ -41,7 +41,7 @@ class Weakness:
         return Finding(
             rule=self.rule,
             setting=" + ".join(self.names),
-            value=" + ".join(in_force[name] for name in self.names),
+            value=" + ".join(catalogue.spelled(name, in_force[name]) for name in self.names),
             failure=self.failure,
             loss=loss,
             why=self.why,

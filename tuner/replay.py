@@ -15,6 +15,7 @@ from engines.scratch import Scratch
 from engines.supervisor import Supervisor
 from knobs.contract import Contract
 from knobs.errors import InvalidInput
+from knobs.finding import Finding
 from tuner.kinds import registry
 from tuner.options import Asked
 from tuner.request import RECORDERS, Request, data_folder
@@ -22,11 +23,13 @@ from tuner.request import RECORDERS, Request, data_folder
 
 @dataclass(frozen=True)
 class Reopened:
-    """A lab, the recording of a run, and that run as a request with the contract to judge by."""
+    """A lab, the recording of a run, that run as a request with the contract to judge by, and what was found
+    of its settings."""
 
     lab: Lab
     recording: Recording
     request: Request
+    findings: tuple[Finding, ...]
 
     @property
     def other_version(self) -> str:
@@ -51,7 +54,8 @@ def bound_to_recording(
     try:
         document = json.loads((folder / "crash.json").read_text(encoding="utf-8"))
         contract, kind = str(document["contract"]), registry.kind(document["engine"])
-    except (OSError, ValueError, KeyError, InvalidInput) as error:
+        findings = tuple(Finding(**finding) for finding in document["findings"])
+    except (OSError, ValueError, KeyError, TypeError, InvalidInput) as error:
         raise InvalidInput(
             f"no finished run of duratune crash: {error}",
             where=str(folder),
@@ -77,4 +81,4 @@ def bound_to_recording(
             seed=facts.seed,
             clients=facts.threads,
         )
-        yield Reopened(Lab(RECORDERS[facts.recorder](), scratch, data), recording, request)
+        yield Reopened(Lab(RECORDERS[facts.recorder](), scratch, data), recording, request, findings)

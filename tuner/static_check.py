@@ -27,9 +27,9 @@ def predicted(request: Request, settings: Mapping[str, str]) -> list[Finding]:
 
 
 def recovery_ignores(request: Request, settings: Mapping[str, str]) -> list[str]:
-    """The settings by which a recovery leaves durable bytes out, as `name=value`."""
+    """The settings by which a recovery leaves durable bytes out, as people write them."""
     findings = request.kind.rules.promised(request.catalogue, stated_settings(request, settings))
-    return [f"{finding.setting}={finding.value}" for finding in findings if finding.failure == "recovery"]
+    return [finding.in_words for finding in findings if finding.failure == "recovery"]
 
 
 def differences(request: Request, settings: Mapping[str, str], effective: str) -> list[Finding]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import select
+import textwrap
 import time
 from collections.abc import Sequence
 from types import TracebackType
@@ -34,6 +35,7 @@ CANCELED = "57014"
 """SQLSTATE query_canceled: the statement was ended from outside, and says nothing of the data."""
 CONNECT_DEADLINE_S = 30.0
 STATEMENT_DEADLINE_S = 60.0
+STATEMENT_SHOWN = 60
 
 Row = tuple[str | None, ...]
 
@@ -42,7 +44,7 @@ class StatementFailed(Undecided):
     """The server refused a statement; ``sqlstate`` is its five-character code, "" if it gave none."""
 
     def __init__(self, message: str, sqlstate: str, statement: str) -> None:
-        super().__init__(message, where=statement)
+        super().__init__(message, where=_shown(statement))
         self.sqlstate = sqlstate
 
 
@@ -109,7 +111,7 @@ class Session:
             self._connection.send_query_params(statement.encode(), values)
             results = self._results(ends_s, statement)
         except self._error as error:
-            raise ConnectionLost(str(error).strip(), where=statement) from error
+            raise ConnectionLost(str(error).strip(), where=_shown(statement)) from error
         except DeadlinePassed:
             self.close()
             raise
@@ -119,7 +121,7 @@ class Session:
         """The only value of a statement that has one. Raises Undecided if it has none or another number."""
         rows = self.query(statement, parameters)
         if len(rows) != 1 or len(rows[0]) != 1 or rows[0][0] is None:
-            raise Undecided(f"one value was expected, not {rows[:3]}", where=statement)
+            raise Undecided(f"one value was expected, not {rows[:3]}", where=_shown(statement))
         return rows[0][0]
 
     def close(self) -> None:
@@ -167,7 +169,7 @@ class Session:
             state = result.error_field(self._pq.DiagnosticField.SQLSTATE)
             message = result.get_error_message().strip()
             if self._connection.status == self._pq.ConnStatus.BAD:
-                raise ConnectionLost(message, where=statement)
+                raise ConnectionLost(message, where=_shown(statement))
             raise StatementFailed(message, (state or b"").decode(), statement)
         return [
             tuple(_text(result.get_value(row, column)) for column in range(result.nfields))
@@ -179,7 +181,7 @@ class Session:
         left_s = max(0.0, ends_s - time.monotonic())
         ready = select.select([] if is_writing else socket, socket if is_writing else [], [], left_s)
         if not (ready[0] or ready[1]):
-            raise DeadlinePassed("the server does not answer in time", where=what)
+            raise DeadlinePassed("the server does not answer in time", where=_shown(what))
 
     def _said(self) -> str:
         return self._connection.get_error_message().strip()
@@ -194,6 +196,11 @@ def _libpq() -> tuple[Any, type[Exception]]:
         raise MachineLacks(
             f"psycopg finds no libpq: {error}", where="libpq", hint="install the Debian package libpq5"
         ) from error
+
+
+def _shown(statement: str) -> str:
+    """A statement in an error: on one line, and as much of it as tells which one it is."""
+    return textwrap.shorten(statement, STATEMENT_SHOWN, placeholder=" ...")
 
 
 def _text(value: bytes | None) -> str | None:

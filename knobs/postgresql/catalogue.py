@@ -83,6 +83,10 @@ class PostgresqlCatalogue:
     def normalise(self, name: str, value: str) -> str:
         return values.normalise(self.knob(name), value)
 
+    def spelled(self, name: str, value: str) -> str:
+        """The value with the largest unit that keeps it whole: 16384 pages of shared_buffers are 128MB."""
+        return values.spelled(self.knob(name), value)
+
     def validate(self, settings: Mapping[str, str]) -> None:
         """Raises InvalidInput with every fault of ``settings``, joined by "; "."""
         faults = self.faults(settings)

@@ -71,6 +71,11 @@ class RocksdbCatalogue:
     def normalise(self, name: str, value: str) -> str:
         return values.normalise(self.knob(name), value)
 
+    def spelled(self, name: str, value: str) -> str:
+        """The value itself: RocksDB reads no units in an OPTIONS file."""
+        del name
+        return value
+
     def validate(self, settings: Mapping[str, str]) -> None:
         """Raises InvalidInput with every fault of ``settings`` (full names), joined by "; "."""
         faults = self.faults(settings)

@@ -203,6 +203,7 @@ def test_the_defaults_hold_and_a_state_is_judged_again(room: Room) -> None:
     words = shlex.split(document["replay"])[1:]
     again = room.run(*words, "--json")
     assert (again.code, again.document["verdict"]) == (0, "HELD"), again
+    assert again.document["findings"] == document["findings"]
     assert again.document["recorded_version"] == document["provenance"]["engine"]["version"]
     came_from, recorded = again.document["provenance"], document["provenance"]
     assert (came_from["engine"], came_from["settings"]) == (recorded["engine"], recorded["settings"])
@@ -212,6 +213,7 @@ def test_the_defaults_hold_and_a_state_is_judged_again(room: Room) -> None:
     told = room.run(*words, "--bindir", str(binaries.find().folder))
     assert told.code == 0 and f"run            postgresql {binaries.find().version}, pgbench" in told.out
     assert "settings       wal_buffers=32kB work_mem=8MB" in told.out
+    assert "finding        data_directory, " in told.out
     assert room.run(*words, "--bindir", str(room.folder)).code == 2
 
 

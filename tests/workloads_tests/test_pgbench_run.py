@@ -213,13 +213,13 @@ def lab() -> Iterator[PostgresqlLab]:
 
 @contextmanager
 def started(
-    lab: PostgresqlLab, plan: Plan, script: str = "", **options: Any
+    lab: PostgresqlLab, plan: Plan, script: str = "", settings: dict[str, str] | None = None, **options: Any
 ) -> Iterator[tuple[PgbenchRun, Path]]:
     """A running load in a folder of its own; nothing of it is left afterwards, whatever ends it."""
     workload = PgbenchWorkload("pgbench:mine.sql" if script else "pgbench:simple-update")
     workload = workload.with_options(script=script, **options)
     place = lab.place("run")
-    launch: PostgresqlLaunch = lab.engine.launch({}, place)
+    launch: PostgresqlLaunch = lab.engine.launch(settings or {}, place)
     workload.load(launch, place, 1)
     try:
         with nothing_left(launch.cluster.data):
@@ -270,14 +270,15 @@ def test_a_rate_with_a_limit_skips_what_comes_too_late(lab: PostgresqlLab) -> No
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("script", "words"),
+    ("script", "words", "hint"),
     [
-        ("INSERT INTO nowhere VALUES (1);", 'relation "nowhere" does not exist'),
-        ("BEGIN; UPDATE pgbench_tellers SET tbalance = 1 / 0; END;", "division by zero"),
+        ("INSERT INTO nowhere VALUES (1);", 'relation "nowhere" does not exist', "by hand"),
+        ("BEGIN; UPDATE pgbench_tellers SET tbalance = 1 / 0; END;", "division by zero", "by hand"),
+        ("SET statement_timeout = 1; SELECT pg_sleep(1);", "statement timeout", "statement_timeout is what"),
     ],
 )
 def test_a_script_that_fails_at_once_is_told_in_pgbenchs_words(
-    lab: PostgresqlLab, script: str, words: str
+    lab: PostgresqlLab, script: str, words: str, hint: str
 ) -> None:
     with (
         pytest.raises(InvalidInput, match="pgbench ended") as caught,
@@ -285,6 +286,19 @@ def test_a_script_that_fails_at_once_is_told_in_pgbenchs_words(
     ):
         run.wait_for("measured", DEADLINE_S)
     assert words in caught.value.what and "wrapped" not in caught.value.what
+    assert hint in caught.value.hint
+
+
+@pytest.mark.slow
+def test_settings_that_end_the_look_at_them_are_told(lab: PostgresqlLab) -> None:
+    """The view of the settings takes more than the smallest work_mem, and then a file."""
+    ends = {"temp_file_limit": "0", "work_mem": "64"}
+    with (
+        pytest.raises(InvalidInput, match="no session can tell what is in force") as caught,
+        started(lab, MEASURED, settings=ends),
+    ):
+        pytest.fail("it was started")
+    assert caught.value.hint.startswith("temp_file_limit is what ends it")
 
 
 COMMITS_ITSELF = """

@@ -241,3 +241,8 @@ def test_a_write_outside_of_the_last_transaction_is_told() -> None:
     assert "(line 1) is not judged by itself" in script.notes[1]
     single = identified_custom("BEGIN; SET LOCAL synchronous_commit = off; DELETE FROM t; COMMIT;", "s.sql")
     assert len(single.notes) == 1
+
+
+def test_a_script_with_branches_is_told_how_far_pgbenchs_log_can_tell() -> None:
+    script = identified_custom("BEGIN;\n\\if :a\nDELETE FROM t;\n\\endif\nEND;", "mine.sql")
+    assert script.is_conditional and "may end without its rider" in script.notes[-1]

@@ -32,6 +32,7 @@ from tuner.origin import origin
 from tuner.output import Output
 from tuner.replay import Reopened, bound_to_recording
 from tuner.report import crash as crash_report
+from tuner.report.findings import finding_lines
 from tuner.report.settings import in_short
 from tuner.request import Request, open_lab, resolve_asked
 from tuner.static_check import differences, predicted, recovery_ignores
@@ -193,6 +194,8 @@ def _replay(state: str, asked: Asked, output: Output) -> int:
         judgement = Judgement.unknown(why, judgement.acks)
     output.result(f"contract       {wanted}: {wanted.in_words()}")
     output.result(_asked(request))
+    for line in finding_lines(found.findings):
+        output.result(line)
     if found.other_version:
         output.result(f"recorded       with {request.engine.name} {found.other_version}")
     output.result(
@@ -219,6 +222,7 @@ def _replay(state: str, asked: Asked, output: Output) -> int:
             "lost_writes": [_name(recording, row) for row in judgement.lost_indices],
             "loss_ms": judgement.loss_ms,
             "recovery_s": judged.recovery_s,
+            "findings": [finding.as_dict() for finding in found.findings],
         }
     )
     return crash_report.EXIT_CODES[judgement.verdict]

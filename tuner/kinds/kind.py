@@ -19,7 +19,7 @@ from knobs.catalogue import Catalogue, Settings
 from knobs.contract import Contract
 from knobs.errors import InvalidInput
 from knobs.finding import Finding
-from knobs.knob import Knob, Source, TuningRange
+from knobs.knob import Source, TuningRange
 from tuner.options import Asked
 from tuner.proposers.proposal import HostLimits, Proposal, Proposer
 
@@ -111,9 +111,6 @@ class Writing(Protocol):
 
     def files(self, engine: TunedEngine, settings: Mapping[str, str]) -> Mapping[str, str]:
         """A configuration to take away: texts by the names of files, which joined by `+` are a CONFIG."""
-
-    def spelled(self, knob: Knob, value: str) -> str:
-        """A normalised value as people write it."""
 
 
 class Kind(Protocol):

@@ -15,7 +15,7 @@ from knobs.catalogue import Catalogue, Settings
 from knobs.contract import Contract
 from knobs.errors import InvalidInput
 from knobs.finding import Finding
-from knobs.knob import Knob, Source, TuningRange
+from knobs.knob import Source, TuningRange
 from knobs.postgresql import durability, tuning, values
 from knobs.postgresql.build import installed
 from knobs.postgresql.catalogue import PostgresqlCatalogue, load
@@ -93,12 +93,8 @@ class PostgresqlWriting:
     def files(self, engine: TunedEngine, settings: Mapping[str, str]) -> Mapping[str, str]:
         """A postgresql.conf of what is set over the defaults."""
         known = load(_of_postgresql(engine).major)
-        spelled = {name: self.spelled(known.knob(name), value) for name, value in settings.items()}
+        spelled = {name: known.spelled(name, value) for name, value in settings.items()}
         return {CONF_NAME: conf.render(spelled)}
-
-    def spelled(self, knob: Knob, value: str) -> str:
-        """With the largest unit that keeps it whole."""
-        return values.spelled(knob, value)
 
 
 class PostgresqlKind:

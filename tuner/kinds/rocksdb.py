@@ -15,7 +15,7 @@ from knobs.catalogue import Catalogue, Settings
 from knobs.contract import Contract
 from knobs.errors import MachineLacks
 from knobs.finding import Finding
-from knobs.knob import Knob, TuningRange
+from knobs.knob import TuningRange
 from knobs.rocksdb import durability, tuning
 from knobs.rocksdb.changes import differences
 from knobs.rocksdb.installed import load_installed
@@ -101,11 +101,6 @@ class RocksdbWriting:
             OPTIONS_NAME: engine.base.apply(settings, engine.column_family).render(),
             OUTSIDE_NAME: json.dumps({"settings": outside}, indent=1) + "\n",
         }
-
-    def spelled(self, knob: Knob, value: str) -> str:
-        """The value itself."""
-        del knob
-        return value
 
 
 class RocksdbKind:

@@ -12,6 +12,7 @@ from crashlab.judging.evidence import CrashEvidence, CrashSummary, CrashVerdict,
 from crashlab.judging.judge import JudgedState
 from crashlab.judging.verdict import LostWrite, Verdict
 from knobs.finding import Finding
+from tuner.counting import counted
 from tuner.report.findings import finding_lines
 from tuner.report.held import bound_lines, spread
 
@@ -142,7 +143,7 @@ def _controls_lines(controls: Sequence[Control], verdict: CrashVerdict) -> list[
     if not why:
         names = dict.fromkeys(control.name.partition(".")[0] for control in controls)
         return [f"controls       {', '.join(names)}: every lossy one BROKEN, every honest one HELD"]
-    spoilt = [f"the {len(verdict.states)} crash states"]
+    spoilt = [f"the {counted(len(verdict.states), 'crash state')}"]
     if any(not control.right and control.of_the_kill for control in controls):
         spoilt.insert(0, "the kill")
     return [f"controls       WRONG: {why}", f"               UNKNOWN by that: {' and '.join(spoilt)}"]
@@ -151,7 +152,7 @@ def _controls_lines(controls: Sequence[Control], verdict: CrashVerdict) -> list[
 def _crash_line(
     name: str, summary: CrashSummary, also: str, name_of: NameOf, controls: Sequence[Control]
 ) -> str:
-    seen = " and ".join(filter(None, [also, f"{summary.states} states"]))
+    seen = " and ".join(filter(None, [also, counted(summary.states, "state")]))
     verdict = " ".join([summary.verdict.value, *summary.reasons])
     text = f"{name:<14} {verdict:<7} {summary.acks} acks, {summary.decidable} decidable; {seen}"
     if summary.lost and summary.first_lost:
@@ -181,7 +182,7 @@ def _checked_lines(states: Sequence[JudgedState]) -> list[str]:
     every = [check for check in recovered[0] if all(check in checks for checks in recovered)]
     some = Counter(check for checks in recovered for check in checks if check not in every)
     return [
-        f"checked        {len(recovered)} states for {', '.join(every)}",
+        f"checked        {counted(len(recovered), 'state')} for {', '.join(every)}",
         *(f"               {count} of them for {check}" for check, count in some.items()),
     ]
 

@@ -13,7 +13,7 @@ SHOWN_MAX = 16
 def in_short(request: Request, settings: Mapping[str, str]) -> str:
     """The settings that differ from the defaults; how many more there are, and how many are defaults."""
     differing = [
-        f"{name}={spelled(request, name, value)}"
+        f"{name}={request.catalogue.spelled(name, value)}"
         for name, value in settings.items()
         if _differs(request, name, value)
     ]
@@ -29,11 +29,6 @@ def in_short(request: Request, settings: Mapping[str, str]) -> str:
         else f"{stated} others are stated and are defaults"
     )
     return shown + more + (f" ({others})" if stated else "")
-
-
-def spelled(request: Request, name: str, value: str) -> str:
-    """A normalised value as people write it."""
-    return request.kind.writing.spelled(request.catalogue.knob(name), value)
 
 
 def _differs(request: Request, name: str, value: str) -> bool:

@@ -10,8 +10,8 @@ from typing import Any
 from crashlab.judging.evidence import CrashSummary
 from knobs.finding import Finding
 from tuner import static_check
+from tuner.counting import counted
 from tuner.report.held import bound_lines, spread
-from tuner.report.settings import spelled
 from tuner.request import Request
 from tuner.search.final import Claim, Winner
 from tuner.search.interval import METHOD
@@ -158,7 +158,7 @@ def _winner_lines(
     beside = f", and {' and '.join(others)} beside it" if others else ""
     lines.append(f"configuration  {folder}/winner/{main}{beside}")
     lines += [
-        f"               put back before use: {finding.setting}={finding.value}"
+        f"               put back before use: {finding.in_words}"
         for finding in request.findings
         if finding.rule == "outside-overridden"
     ]
@@ -168,8 +168,8 @@ def _winner_lines(
     ):
         lines.append(
             f"{name:<14} {summary.verdict.value} on a fresh run: {summary.acks} acks, "
-            f"{summary.decidable} decidable, {summary.states} states; at most {summary.lost} lost, "
-            f"a window of {summary.loss_ms:.1f} ms"
+            f"{summary.decidable} decidable, {counted(summary.states, 'state')}; "
+            f"at most {summary.lost} lost, a window of {summary.loss_ms:.1f} ms"
         )
     lines.append(f"states         {spread(winner.verdict.models)}")
     lines += bound_lines(winner.verdict.models, held=True)
@@ -205,7 +205,8 @@ def _over(request: Request, reference: Mapping[str, str], trial: TrialResult) ->
     """What a trial sets otherwise than the reference."""
     over = {name: value for name, value in trial.settings.items() if reference.get(name) != value}
     return [
-        f"                 {name}={spelled(request, name, value)}" for name, value in sorted(over.items())
+        f"                 {name}={request.catalogue.spelled(name, value)}"
+        for name, value in sorted(over.items())
     ]
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from knobs.errors import InvalidInput
+from tuner.counting import counted
 
 CONTROLS_S = 3.0
 RUN_OVERHEAD_S = 0.3
@@ -163,7 +164,7 @@ class Budget:
             f"a play-off of {min(plan.finalists, candidates)}": self._play_off_s(candidates),
             f"the winner's {plan.winner_states} states": self._winner_s(),
             f"{plan.confirmation_rounds} confirmation rounds": self._confirmation_s(candidates),
-            f"as many against {_counted(plan.rivals, 'rival')}": self._rivals_s(),
+            f"as many against {counted(plan.rivals, 'rival')}": self._rivals_s(),
         }
         return [f"{what} {seconds:.0f} s" for what, seconds in found.items() if seconds > 0]
 
@@ -188,7 +189,3 @@ class Budget:
         if self.spending.audit_only:
             return 0.0
         return self.spending.rivals * self.spending.confirmation_rounds * 2 * self._run_s
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"

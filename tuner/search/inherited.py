@@ -41,10 +41,9 @@ def inherited_break(
     stated = request.engine.stated(reference)
     culprits: dict[str, str] = {}
     for finding in static_check.breaking(request, reference):
-        named = dict(zip(finding.setting.split(" + "), finding.value.split(" + "), strict=True))
         pinned = {
-            name: value
-            for name, value in named.items()
+            name: request.catalogue.spelled(name, request.settings[name])
+            for name in finding.settings
             if name in request.settings and name not in space.distributions
         }
         if finding.failure in CRASHES and pinned and not _is_mended(request, stated, space, finding):
@@ -68,7 +67,7 @@ def _beyond_settings(request: Request, result: TrialResult) -> str:
         name
         for finding in request.kind.rules.breaking(request.catalogue, sets, request.contract)
         if finding.failure in CRASHES
-        for name in finding.setting.split(" + ")
+        for name in finding.settings
     }
     culprits = {name: value for name, value in sets.items() if name in breaking}
     if not culprits:

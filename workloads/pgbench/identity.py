@@ -125,6 +125,11 @@ def identified_custom(text: str, where: str) -> Script:
         whole = [*commands[:last], _RIDER, *commands[last:]]
     body = "".join(f"{command.render()}\n" for command in whole)
     is_conditional = any(_opens_branch(command) for command in commands)
+    if is_conditional:
+        notes += (
+            f"{where} has branches: a transaction may end without its rider, so pgbench's own log can tell "
+            "only of acknowledgements too many",
+        )
     return Script(_counting() + body, RIDER_TABLE, "token", notes, first is None, is_conditional)
 
 

@@ -22,7 +22,7 @@ from engines.process import Child, DeadlinePassed, Killed
 from knobs.errors import DuratuneError, InvalidInput, Undecided
 from workloads.ledger import STOP_NONE, STOP_WRITE_LOG_FULL, Ledger
 from workloads.pgbench import transaction_log
-from workloads.postgresql.preparation import check_behind
+from workloads.postgresql.preparation import check_behind, setting_to_blame
 from workloads.workload import Event, Plan
 
 POLL_S = 0.005
@@ -38,6 +38,7 @@ PROVOCATIONS: dict[str, Sequence[str]] = {
 
 # SQLSTATE 2D000 and 25001, of which pgbench prints the words alone.
 _NO_TRANSACTION = re.compile(r"invalid transaction termination|cannot run inside a transaction block")
+_BY_HAND = "try the script by hand, in a database with the same settings"
 _WRAPPED = (
     "the script has no BEGIN of its own, so it was wrapped in BEGIN and END, inside of which no procedure "
     "may COMMIT and nothing may run that takes no transaction"
@@ -257,7 +258,7 @@ class PgbenchRun:
                 hint="something outside ended it, such as the kernel for want of memory",
             )
         lines = [line for line in said.splitlines() if "error" in line.lower()] or said.splitlines()
-        what, hint = f"pgbench ended: {' / '.join(lines[-3:])}", "try the script by hand"
+        what, hint = f"pgbench ended: {' / '.join(lines[-3:])}", setting_to_blame(said) or _BY_HAND
         if self.is_wrapped and _NO_TRANSACTION.search(said):
             what, hint = f"{_WRAPPED}; {what}", _OWN_TRANSACTION
         raise InvalidInput(what, where="pgbench", hint=hint)

@@ -215,7 +215,9 @@ class PgbenchWorkload:
             lines = [line for line in said.splitlines() if "rror" in line] or said.splitlines()
             if "No space left" in said:
                 raise MachineLacks(
-                    f"the load found no space left: {lines[-1]}", where="disk", hint="a smaller --scale"
+                    f"the load found no space left: {lines[-1]}",
+                    where=str(server.cluster.data),
+                    hint="free space there, name another folder with --data, or a smaller --scale",
                 )
             where = "--init-sql" if program == "psql" else "pgbench --initialize"
             raise InvalidInput(f"{program} failed: {' / '.join(lines[-3:])}", where=where)

@@ -53,6 +53,7 @@ def test_an_early_commit_is_bounded_by_three_delays() -> None:
     assert len(broken({**off, "wal_writer_delay": "0.201s"}, BOUNDED)) == 2
     [first, _] = durability.breaking({**off, "wal_writer_delay": "10s"}, BOUNDED, "15")
     assert "last 30000 ms at most" in first.loss
+    assert "wal_writer_delay=10s" in first.in_words
     assert broken({"wal_writer_delay": "10s"}, BOUNDED) == []
 
 
