@@ -16,6 +16,9 @@ from tests.tuner_tests.crash_runs import Room
 from tests.tuner_tests.program import PROGRAM
 from tuner import cli
 
+# Each is a process or more; together they take too long for `make check`.
+pytestmark = pytest.mark.slow
+
 NOTHING_ABOUT_IT = ("Traceback", "Exception ignored", "BrokenPipe", "internal error")
 CLOSED = "stdout is closed: nothing of the result is shown, the exit code stands"
 NOT_UTF8 = [
@@ -67,7 +70,6 @@ def no_bytecode(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("native_parts")
 @pytest.mark.parametrize("environment", NOT_UTF8[1:2], ids=str)
 def test_a_command_runs_in_any_locale(
@@ -180,7 +182,6 @@ def test_only_a_study_is_resumed(
     assert ("resumes" in capsys.readouterr().err) is (command == "tune")
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("native_parts")
 def test_a_verdict_does_not_hang_on_who_reads_it(tmp_path: Path) -> None:
     """Without stdout a broken configuration still ends with 1; a stdout that is full leaves no folder."""

@@ -29,6 +29,9 @@ from workloads.workload import EFFECTIVE_NAME, Plan, Recovered
 from workloads.ycsb.driver import DriverProcess, write_spec
 from workloads.ycsb.workload import YcsbWorkload
 
+# Each runs the driver; together they take too long for `make check`.
+pytestmark = pytest.mark.slow
+
 DEADLINE_S = 30.0
 RECORDS = 500
 SOUND = 7  # header readable, checksum right, key matches

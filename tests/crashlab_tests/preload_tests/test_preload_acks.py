@@ -50,6 +50,9 @@ from workloads.ledger import (
     Ledger,
 )
 
+# Each builds or starts programs; together they take too long for `make check`.
+pytestmark = pytest.mark.slow
+
 CLIENTS, CAPACITY = 3, 50
 COMMITTED = complete("INSERT 0 1") + ready("I")
 
