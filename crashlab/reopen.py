@@ -29,6 +29,8 @@ def missing_after_reopen(subject: Subject, base: Path, scratch: Scratch, parent:
     wanted = subject.workload.initial_records
     if not recovered.recovered:
         return f"the loaded base does not reopen: {recovered.error}"
+    if recovered.error:
+        return f"a clean reopen of the loaded base, before any crash: {recovered.stage}: {recovered.error}"
     if recovered.base_rows_lost:
         return f"a clean reopen of the loaded base lacks {recovered.base_rows_lost} of its rows"
     if len(recovered.candidate) < wanted:

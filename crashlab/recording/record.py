@@ -178,7 +178,8 @@ def _save_owners(subject: Subject, launch: Any, root: Path, folder: Path) -> Non
     if noted.any():
         written = zip(noted.tolist(), entries.client.tolist(), entries.sequence.tolist(), strict=True)
     else:
-        recovered = subject.workload.verify(launch, root, OWNERS_DEADLINE_S)
+        with subject.workload.verifier(root) as verifier:
+            recovered = verifier.verify(launch, OWNERS_DEADLINE_S, is_touched=False)
         rows = recovered.candidate
         written = zip(
             recovered.transactions.tolist(), rows["client"].tolist(), rows["sequence"].tolist(), strict=True

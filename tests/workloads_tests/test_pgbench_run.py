@@ -259,8 +259,7 @@ def test_a_load_is_measured_and_its_server_killed(lab: PostgresqlLab) -> None:
 def test_a_rate_with_a_limit_skips_what_comes_too_late(lab: PostgresqlLab) -> None:
     """A transaction takes longer than the limit, so those that are due meanwhile are skipped."""
     script = "INSERT INTO pgbench_history (tid) VALUES (1);\n\\sleep 30 ms\n"
-    options = {"rate_per_s": 400.0, "latency_limit_ms": 5.0}
-    with started(lab, MEASURED, script, **options) as (run, _):
+    with started(lab, MEASURED, script, rate_per_s=400.0, latency_limit_ms=5.0) as (run, _):
         run.wait_for("measured", DEADLINE_S)
         run.kill()
         measured = run.figures()
