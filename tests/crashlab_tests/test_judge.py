@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
-import time
 from pathlib import Path
-from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
 
-from crashlab.judging import judge as judge_module
-from crashlab.judging.judge import judge_recovered, judge_states, recover_patiently
+from crashlab.judging.judge import (
+    _Recoverer,
+    judge_recovered,
+    judge_states,
+    recover_patiently,
+    workers_at_most,
+)
 from crashlab.judging.oracle import Cut
 from crashlab.judging.verdict import Verdict
 from crashlab.states.plan import PlannedState
@@ -20,9 +24,10 @@ from knobs.contract import Contract
 from tests.crashlab_tests.histories import W, history, initial_rows, rows
 from tests.crashlab_tests.runs import failed, recorded_log, recording, recovered, state
 from tests.crashlab_tests.tapes import MILLISECOND
-from workloads.workload import HEADER_READABLE, Recovered, Verifier
+from workloads.workload import HEADER_READABLE, Recovered
 
 STRICT, PROCESS = Contract("strict"), Contract("process")
+DEADLINE_S = 20.0
 CUT = Cut(10, 10 * MILLISECOND, 10)
 PAST = history([W(1, 0, 1, 2), W(1, 1, 3, 4)], initial_records=3)
 WHOLE = rows((0, 1, 1), (1, 1, 2), (2, 0, 3))
@@ -172,31 +177,29 @@ def test_a_reason_is_told_once_and_its_evidence_each_time() -> None:
     assert "checksum: block checksum mismatch" in found.evidence and len(found.evidence) > 1
 
 
-def test_an_interrupt_does_not_wait_for_the_states_that_are_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupt_does_not_wait_for_the_states_that_are_left(tmp_path: Path) -> None:
     """Ctrl-C comes to the thread that waits; the workers end with the state that they are at."""
     tape, log_map = recorded_log(LATER)
-    made = recording(tape.disk(), LATER, log_map)
-    begun: list[str] = []
+    subject, waits, workers = MagicMock(), threading.get_ident(), workers_at_most()
+    recoverer = _Recoverer(recording(tape.disk(), LATER, log_map), subject, tmp_path, lambda: None)
+    all_begun = threading.Barrier(workers, lambda: signal.pthread_kill(waits, signal.SIGINT))
+    begun: list[int] = []
 
-    class Recoverer(judge_module._Recoverer):
-        def __init__(self) -> None:
-            self._recording, self._work, self._advance = made, tmp_path, lambda: None
-            self._subject, self._is_given_up = MagicMock(), threading.Event()
+    def verify(*_: object, **__: object) -> Recovered:
+        is_first = threading.get_ident() not in begun
+        begun.append(threading.get_ident())
+        if is_first:
+            all_begun.wait(DEADLINE_S)
+            recoverer._is_given_up.wait(DEADLINE_S)
+        return recovered(WHOLE)
 
-        def _attempt(
-            self, verifier: Verifier[Any], state: PlannedState, folder: Path, target: Path
-        ) -> Recovered:
-            del verifier, folder, target
-            begun.append(state.id)
-            if len(begun) == 4:
-                raise KeyboardInterrupt
-            time.sleep(0.02)
-            return recovered(WHOLE)
-
-    monkeypatch.setattr(judge_module, "workers_at_most", lambda: 2)
-    planned = [PlannedState("cache", position, 1, "uniform", "") for position in range(100)]
-    with pytest.raises(KeyboardInterrupt):
-        Recoverer().recover(planned)
-    assert 4 <= len(begun) < 20
+    subject.workload.verifier.return_value.__enter__.return_value.verify = verify
+    planned = [PlannedState("cache", 21 + number % 4, number, "uniform", "") for number in range(5 * workers)]
+    # What pytest was started from may have it ignored, as a shell has it for what runs in its background.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            recoverer.recover(planned)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert len(begun) == workers == len({*begun})
