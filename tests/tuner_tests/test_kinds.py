@@ -302,15 +302,12 @@ def test_the_search_is_that_of_the_version_and_contract() -> None:
     assert added == {"synchronous_commit"}
 
 
-def test_a_study_goes_on_only_where_its_choices_are_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_study_goes_on_only_where_its_choices_are_the_same(tmp_path: Path) -> None:
     """Those of wal_buffers have what is proposed for the host's memory, and Optuna takes no others later."""
     request, spaces = postgresql_with(), []
     for memory_mb in (3085, 3085, 2048):
         limits = HostLimits(2, memory_mb << 20)
-        monkeypatch.setattr("tuner.search.tuning.host_limits", lambda limits=limits: limits)
-        spaces.append(search_space(request, StudyPlan(), {}).choices)
+        spaces.append(search_space(request, StudyPlan(), {}, limits).choices)
     StudyFolder(tmp_path).open({"seed": 1, "choices": spaces[0]})
     assert StudyFolder(tmp_path).open({"seed": 1, "choices": spaces[1]})["seed"] == 1
     with pytest.raises(InvalidInput, match=r"something else: wal_buffers is \['-1', .* there and \['-1', "):

@@ -17,7 +17,7 @@ from crashlab.validate import Lab
 from knobs.errors import InvalidInput, Undecided
 from knobs.knob import TuningRange
 from tuner.output import Output
-from tuner.proposers.proposal import Proposal
+from tuner.proposers.proposal import HostLimits, Proposal
 from tuner.request import Request, host_limits
 from tuner.search.budget import CONTROLS_S, RUN_OVERHEAD_S, Budget
 from tuner.search.final import Claim, Decision, Final, Winner
@@ -69,14 +69,19 @@ def reference_settings(request: Request) -> dict[str, str]:
     return {**request.engine.reference_settings(request.contract), **request.settings}
 
 
-def search_space(request: Request, plan: StudyPlan, reference: Mapping[str, str]) -> SearchSpace:
-    """The knobs that are searched. Raises InvalidInput where nothing is left.
+def search_space(
+    request: Request, plan: StudyPlan, reference: Mapping[str, str], limits: HostLimits | None = None
+) -> SearchSpace:
+    """The knobs that are searched, within this host's limits unless others are given.
+
+    Raises InvalidInput where nothing is left.
 
     What weakens an acknowledged write is left out; an audit puts it back, and `bounded` what its window
     pays for.
     """
+    limits = limits or host_limits()
     ranges = request.kind.search.ranges(
-        request.catalogue, host_limits(), request.contract.window_ms, plan.audit_only
+        request.catalogue, limits, request.contract.window_ms, plan.audit_only
     )
     _refuse_unmatched(request, (*plan.only, *plan.exclude))
     stated = {**_stated(request), **reference}
@@ -91,16 +96,21 @@ def search_space(request: Request, plan: StudyPlan, reference: Mapping[str, str]
             where="--only/--exclude",
             hint=f"duratune knobs {request.engine.name} lists them",
         )
-    points = [proposal.settings for proposal in proposals(request, plan, reference)]
+    points = [proposal.settings for proposal in proposals(request, plan, reference, limits)]
     return build_space(request.catalogue, chosen, stated, points)
 
 
-def proposals(request: Request, plan: StudyPlan, reference: Mapping[str, str]) -> list[Proposal]:
-    """Every proposer's start points, in their order and normalised; an audit's for speed alone come first."""
+def proposals(
+    request: Request, plan: StudyPlan, reference: Mapping[str, str], limits: HostLimits | None = None
+) -> list[Proposal]:
+    """Every proposer's start points, in their order and normalised; an audit's for speed alone come first.
+
+    They are for this host's limits unless others are given.
+    """
     search, catalogue = request.kind.search, request.catalogue
     found = search.speed_alone(catalogue, reference) if plan.audit_only else []
     for proposer in search.proposers(catalogue):
-        found += proposer.start_points(host_limits())
+        found += proposer.start_points(limits or host_limits())
     return [
         replace(
             proposal,
