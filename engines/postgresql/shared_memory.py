@@ -86,13 +86,16 @@ def release(data: Path) -> list[str]:
 
 
 def release_below(folder: Path) -> list[str]:
-    """`release` for each data folder that is ``folder`` or lies below it, however deep."""
-    released = []
+    """`release` for each data folder that is ``folder`` or lies below it."""
+    return [name for data in data_folders(folder) for name in release(data)]
+
+
+def data_folders(folder: Path) -> Iterator[Path]:
+    """Each data folder that is ``folder`` or lies below it, however deep."""
     for place, folders, files in os.walk(folder):
         if _VERSION_FILE in files:
-            released += release(Path(place))
+            yield Path(place)
             folders.clear()  # What lies in a data folder is no other's.
-    return released
 
 
 def _segment(data: Path) -> _Segment | None:

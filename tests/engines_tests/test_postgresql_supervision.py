@@ -135,16 +135,13 @@ def test_the_next_start_removes_what_the_supervisor_could_not(template: Cluster,
 
 
 @pytest.mark.parametrize("above", ["", "db/", "worker-0/state/db/", "a/b/c/d/e/f/"])
-def test_a_cluster_is_found_however_deep_it_lies(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, above: str
-) -> None:
+def test_a_cluster_is_found_however_deep_it_lies(tmp_path: Path, above: str) -> None:
     """Crash states lie deeper than instances; a database in a data folder is no data folder."""
     data = tmp_path / f"{above}data"
     for place in (data, data / "base" / "5"):
         place.mkdir(parents=True)
         (place / "PG_VERSION").write_text("15\n")
-    monkeypatch.setattr(shared_memory, "release", lambda place: [str(place)])
-    assert shared_memory.release_below(tmp_path) == [str(data)]
+    assert [*shared_memory.data_folders(tmp_path)] == [data]
 
 
 # What Docker gives root in a container: neither CAP_IPC_OWNER nor CAP_SYS_ADMIN nor CAP_SYS_PTRACE.
