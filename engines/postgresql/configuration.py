@@ -1,9 +1,10 @@
 """A candidate's settings as a postgresql.conf, and the settings that are duratune's own.
 
 A candidate keeps its tuning values. What names a path, a host, a port, a command or a library, and where
-messages go, belongs to the private cluster: such a setting is left out of the file and reported as an
-`Override`. duratune's own values stand on the server's command line, which beats postgresql.conf and also
-what ALTER SYSTEM or a role may say later (manual, "Setting Parameters").
+messages go, belongs to the private cluster: such a setting is left out of the file, and a finding tells it
+(`override_findings`). duratune's own values stand on the server's command line, which beats postgresql.conf
+and what ALTER SYSTEM may say later (manual, "Setting Parameters"); what a role or a database sets for its
+sessions comes after both, and only a connection's own options after that.
 """
 
 from __future__ import annotations
@@ -96,19 +97,6 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*(\.[A-Za-z_][A-Za-z0-9_$]*)*")
 
 
 @dataclass(frozen=True)
-class Override:
-    """A setting that the candidate names and duratune does not take from it.
-
-    ``used`` is duratune's value, None where the server's default stands; ``why`` completes "because it".
-    """
-
-    name: str
-    asked: str
-    used: str | None
-    why: str
-
-
-@dataclass(frozen=True)
 class Configuration:
     """What a server is started with: the file's text, and the command line's settings over it."""
 
@@ -116,7 +104,6 @@ class Configuration:
     sockets: Path
     proposed: Mapping[str, str]
     own: Mapping[str, str]
-    overrides: Sequence[Override]
 
     def arguments(self) -> list[str]:
         """The command line's settings, as `postgres` takes them."""
@@ -132,24 +119,8 @@ def configure(settings: Settings, sockets: Path, cluster_name: str) -> Configura
     refuse_long_socket_path(sockets)
     refuse_unwritable(settings)
     own = {**_OWN, "unix_socket_directories": _listed(sockets), "cluster_name": cluster_name}
-    overrides, proposed = [], {}
-    for name, value in settings.items():
-        reason = _private(name)
-        if reason is None:
-            proposed[name] = value
-        elif name.lower() not in own or own[name.lower()] != value:
-            overrides.append(Override(name, value, own.get(name.lower()), reason))
-    return Configuration(render(proposed), sockets, proposed, own, tuple(overrides))
-
-
-def standby_names(settings: Mapping[str, str]) -> str:
-    """The synchronous_standby_names that a candidate asks for, "" for none.
-
-    A private cluster has no standby, so a commit would wait for ever: it runs with the names empty, and
-    what it promises of a failover is unknown.
-    """
-    asked = [value for name, value in settings.items() if name.lower() == STANDBY_NAMES]
-    return asked[-1].strip() if asked else ""
+    proposed = {name: value for name, value in settings.items() if _private(name) is None}
+    return Configuration(render(proposed), sockets, proposed, own)
 
 
 def render(settings: Settings) -> str:
@@ -196,7 +167,11 @@ def taken(settings: Mapping[str, str]) -> Settings:
 
 
 def override_findings(settings: Mapping[str, str]) -> list[Finding]:
-    """A finding for each setting that a private cluster does not take from a candidate."""
+    """A finding for each setting that a private cluster does not take from a candidate.
+
+    It has no standby, so a commit would wait for ever: it runs with the names of standbys empty, and what
+    they promise of a failover is unknown.
+    """
     found = []
     for name, value in settings.items():
         reason = _private(name)

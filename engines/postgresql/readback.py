@@ -19,7 +19,8 @@ from engines.postgresql.session import Session
 from knobs.errors import Undecided
 
 _CONFIG_FILE = "postgresql.conf"
-_AUTO_FILE = "postgresql.auto.conf"
+AUTO_FILE = "postgresql.auto.conf"
+"""What ALTER SYSTEM writes; read after postgresql.conf (manual, 20.1.2)."""
 
 _SETTINGS = """
 select s.name, s.setting, coalesce(s.unit, ''), s.vartype, s.context, s.source, coalesce(s.sourcefile, ''),
@@ -188,7 +189,7 @@ def _reason(setting: Effective, readback: Readback) -> str:
     name = PurePath(setting.file).name
     if name == _CONFIG_FILE or not setting.file:
         return ""
-    return "ALTER SYSTEM wins" if name == _AUTO_FILE else f"line {setting.line} of {name} wins"
+    return "ALTER SYSTEM wins" if name == AUTO_FILE else f"line {setting.line} of {name} wins"
 
 
 def _role_named(setting: Effective, readback: Readback) -> str:

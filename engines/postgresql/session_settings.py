@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import PurePath
 
-from engines.postgresql.readback import Difference, Effective, Readback, RoleSetting
+from engines.postgresql.readback import AUTO_FILE, Difference, Effective, Readback, RoleSetting
 from knobs.finding import Finding
 
 MANUAL_ROLE, MANUAL_SYSTEM = "sql-alterrole.html", "sql-altersystem.html"
-ALTER_SYSTEM, _AUTO_FILE = "ALTER SYSTEM", "postgresql.auto.conf"
+ALTER_SYSTEM = "ALTER SYSTEM"
 _FROM_ELSEWHERE = ("global", "database", "user", "database user", "client", "session")
 
 
@@ -105,7 +105,7 @@ class SessionSettings:
 
 
 def _is_altered(setting: Effective) -> bool:
-    return PurePath(setting.file).name == _AUTO_FILE
+    return PurePath(setting.file).name == AUTO_FILE
 
 
 def _what(difference: Difference) -> str:

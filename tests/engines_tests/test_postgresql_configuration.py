@@ -10,7 +10,6 @@ from engines.postgresql.configuration import (
     override_findings,
     render,
     socket_path,
-    standby_names,
     taken,
 )
 from knobs.errors import InvalidInput
@@ -21,7 +20,7 @@ SOCKETS = Path("/tmp/sockets")
 def test_tuning_values_are_kept_in_their_order() -> None:
     made = configure({"work_mem": "8MB", "fsync": "off"}, SOCKETS, "name")
     assert made.text.splitlines()[1:] == ["work_mem = '8MB'", "fsync = 'off'"]
-    assert made.overrides == () and made.proposed == {"work_mem": "8MB", "fsync": "off"}
+    assert made.proposed == {"work_mem": "8MB", "fsync": "off"}
 
 
 @pytest.mark.parametrize(
@@ -46,8 +45,8 @@ def test_tuning_values_are_kept_in_their_order() -> None:
 )
 def test_what_belongs_to_the_private_cluster(name: str, why: str) -> None:
     made = configure({name: "/asked", "work_mem": "8MB"}, SOCKETS, "name")
-    (override,) = made.overrides
-    assert (override.name, override.asked) == (name, "/asked") and why in override.why
+    (finding,) = override_findings({name: "/asked", "work_mem": "8MB"})
+    assert (finding.setting, finding.value) == (name, "/asked") and why in finding.why
     assert "/asked" not in made.text + " ".join(made.arguments()) and "work_mem" in made.text
 
 
@@ -58,13 +57,10 @@ def test_every_setting_of_ours_is_kept_from_the_candidate() -> None:
         assert configuration._private(name) is not None, name
 
 
-def test_what_the_candidate_asks_and_has_anyway_is_no_override() -> None:
-    assert configure({"listen_addresses": "", "archive_mode": "off"}, SOCKETS, "name").overrides == ()
-
-
 def test_similar_names_are_tuning() -> None:
     names = ("archive_timeout", "synchronous_commit", "log_checkpoints", "log_min_duration_statement", "jit")
-    assert configure(dict.fromkeys(names, "1"), SOCKETS, "name").overrides == ()
+    assert override_findings(dict.fromkeys(names, "1")) == []
+    assert {*configure(dict.fromkeys(names, "1"), SOCKETS, "name").proposed} == {*names}
 
 
 def test_every_fault_is_named() -> None:
@@ -91,18 +87,10 @@ def test_a_folder_that_a_list_would_part_is_quoted() -> None:
     assert configure({}, Path('/a, "b'), "name").own["unix_socket_directories"] == '"/a, ""b"'
 
 
-@pytest.mark.parametrize(
-    ("settings", "names"),
-    [
-        ({}, ""),
-        ({"synchronous_standby_names": " "}, ""),
-        ({"Synchronous_Standby_Names": "ANY 1 (a, b)"}, "ANY 1 (a, b)"),
-        ({"synchronous_commit": "remote_apply"}, ""),
-    ],
-)
-def test_a_standby_that_is_not_there(settings: dict[str, str], names: str) -> None:
-    assert standby_names(settings) == names
-    assert configure(settings, SOCKETS, "name").own["synchronous_standby_names"] == ""
+@pytest.mark.parametrize("name", ["synchronous_standby_names", "Synchronous_Standby_Names"])
+def test_a_standby_that_is_not_there(name: str) -> None:
+    made = configure({name: "ANY 1 (a, b)"}, SOCKETS, "name")
+    assert made.own["synchronous_standby_names"] == "" and made.proposed == {}
 
 
 @pytest.mark.parametrize(
@@ -145,11 +133,3 @@ def test_what_a_cluster_runs_with_is_told_apart_from_what_was_asked() -> None:
 def test_what_is_so_anyway_is_not_told() -> None:
     assert override_findings({"listen_addresses": "", "archive_mode": "off", "jit": "on"}) == []
     assert override_findings({"synchronous_standby_names": ""}) == []
-
-
-@pytest.mark.parametrize("name", ["archive_command", "port", "data_directory", "work_mem", "ssl"])
-def test_the_findings_are_the_overrides_of_the_server(name: str) -> None:
-    overrides = configure({name: "asked"}, SOCKETS, "name").overrides
-    assert [finding.setting for finding in override_findings({name: "asked"})] == [
-        override.name for override in overrides
-    ]
