@@ -28,13 +28,12 @@ from crashlab.recording.recorder import Recorder
 from crashlab.subject import Subject
 from engines.engine import Engine, LogReader, LongestReplay, Replay
 from engines.process import Killed
-from engines.scratch import Scratch
+from engines.scratch import SHARED_MEMORY_FOLDER, Scratch
 from knobs.contract import Contract
 from knobs.errors import MachineLacks
 from workloads.ledger import Ledger
 from workloads.workload import EFFECTIVE_NAME, Plan, Recovered, Redo
 
-SHARED_MEMORY = Path("/dev/shm")
 OPEN_DEADLINE_S = 60.0
 MEASURE_SLACK_S = 60.0
 LOAD_DEADLINE_S, LOAD_RECORDS_PER_S_MIN = 60.0, 500
@@ -129,7 +128,7 @@ def measure_and_kill(
     the run does not get as far as being measured.
     """
     folder = scratch.folder(parent, "measured")
-    shared = scratch.folder(SHARED_MEMORY, "ledger")
+    shared = scratch.folder(SHARED_MEMORY_FOLDER, "ledger")
     try:
         return _run(subject, plan, recorder, folder, shared, seed, recover, base)
     finally:

@@ -186,7 +186,7 @@ class _Reach:
         self._durable: list[int] = []
         base = life.file.base
         if base_bytes is None:
-            base_bytes = base.content.stat().st_size if base and life.is_of_base else 0
+            base_bytes = base.size if base and life.is_of_base else 0
         reached, ended, durable = base_bytes, 0, 0
         self._base_bytes = base_bytes
         self._unfinished = False

@@ -27,13 +27,12 @@ from crashlab.recording.recorded import Recording
 from crashlab.states.materialise import Materialiser
 from crashlab.states.plan import PlannedState
 from crashlab.subject import Subject
-from engines.scratch import Scratch
+from engines.scratch import SHARED_MEMORY_FOLDER, Scratch
 from knobs.contract import Contract
 from workloads.workload import Recovered, Verifier
 
 RECOVERY_DEADLINE_S = 60.0
 DATA_ROLES = ("table", "relation", "transactions", "control")
-SHARED_MEMORY = Path("/dev/shm")
 COPIES_IN_MEMORY = 2
 """A state, and what recovery adds to it."""
 FREE_BYTES_MIN = 64 << 20
@@ -81,7 +80,8 @@ def recover_states(
 
     ``parent`` takes the scratch folder, unless the engine's states are built in memory and there is room.
     """
-    base_bytes = sum(path.stat().st_size for path in recording.folder.rglob("*") if path.is_file())
+    base = recording.folder / "base"
+    base_bytes = sum(path.stat().st_size for path in base.rglob("*") if path.is_file())
     needed = workers_at_most() * (base_bytes + recording.facts.log_bytes)
     work = scratch.folder(place_for(subject, needed, parent), "states")
     if subject.engine.runs_as is not None:
@@ -97,8 +97,8 @@ def place_for(subject: Subject, needed_bytes: int, parent: Path) -> Path:
     the time that a disk takes, and what recovery makes of them is the same."""
     if not subject.engine.recovers_in_memory:
         return parent
-    has_room = shutil.disk_usage(SHARED_MEMORY).free > COPIES_IN_MEMORY * needed_bytes
-    return SHARED_MEMORY if has_room else parent
+    has_room = shutil.disk_usage(SHARED_MEMORY_FOLDER).free > COPIES_IN_MEMORY * needed_bytes
+    return SHARED_MEMORY_FOLDER if has_room else parent
 
 
 def workers_at_most() -> int:

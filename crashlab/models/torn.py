@@ -142,7 +142,7 @@ def _chosen(
 
 
 def _size(file: File, changes: Sequence[Operation]) -> int:
-    size = file.base.content.stat().st_size if file.base else 0
+    size = file.base.size if file.base else 0
     for change in changes:
         size = size_after(size, change)
     return size

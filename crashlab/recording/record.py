@@ -27,12 +27,11 @@ from crashlab.recording.recorder import Recorder
 from crashlab.recording.write_log import BLOCK_BYTES, WriteLog
 from crashlab.subject import Subject
 from engines.process import DeadlinePassed
-from engines.scratch import Scratch
+from engines.scratch import SHARED_MEMORY_FOLDER, Scratch
 from knobs.errors import Undecided
 from workloads.ledger import ENTRY_BYTES, STOP_LEDGER_FULL, STOP_WRITE_LOG_FULL, Ledger
 from workloads.workload import Event, Plan, Run
 
-SHARED_MEMORY = Path("/dev/shm")
 LOG_BYTES = 512 << 20
 SPARE_ENTRIES = 100_000
 """What a client may write while what is provoked goes on; untouched pages of it take no memory."""
@@ -75,7 +74,7 @@ def record(
     """
     folder.mkdir()
     clone_folder(base, folder / "base", subject.engine.log_reader)
-    shared = scratch.folder(SHARED_MEMORY, "record")
+    shared = scratch.folder(SHARED_MEMORY_FOLDER, "record")
     live = scratch.folder(parent or folder, "live")
     root = live / "root"
     root.mkdir()
@@ -195,7 +194,7 @@ def _log_bytes(plan: RecordPlan) -> int:
 
     A log that finds no page left would end the engine by SIGBUS; one that is full ends the load, and says so.
     """
-    half = shutil.disk_usage(SHARED_MEMORY).free // 2
+    half = shutil.disk_usage(SHARED_MEMORY_FOLDER).free // 2
     return min(plan.log_bytes, max(2, half // BLOCK_BYTES) * BLOCK_BYTES)
 
 
@@ -204,7 +203,7 @@ def _ledger_capacity(subject: Subject, plan: RecordPlan) -> int:
 
     The spare ones take no more than a quarter of what their file system has free.
     """
-    quarter = shutil.disk_usage(SHARED_MEMORY).free // 4
+    quarter = shutil.disk_usage(SHARED_MEMORY_FOLDER).free // 4
     return 2 * plan.operations + 1_000 + min(plan.spare_entries, quarter // (ENTRY_BYTES * subject.threads))
 
 

@@ -125,7 +125,7 @@ class Recording:
     @cached_property
     def disk(self) -> Disk:
         base = [
-            BaseFile(path, inode, self.folder / "base" / path.removeprefix(DATABASE_FOLDER + "/"))
+            BaseFile.kept(path, inode, self.folder / "base" / path.removeprefix(DATABASE_FOLDER + "/"))
             for path, inode in self.facts.base_inodes.items()
         ]
         place = self.folder / "base"

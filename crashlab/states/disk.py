@@ -32,11 +32,18 @@ CONTENT_CHANGES = frozenset({Kind.WRITE, Kind.TRUNCATE, Kind.FALLOCATE})
 
 @dataclass(frozen=True)
 class BaseFile:
-    """A file of the base: its path below the root, its inode in the live folder, where its bytes are kept."""
+    """A file of the base: its path below the root, its inode in the live folder, where its bytes are kept,
+    and how many they are."""
 
     path: str
     inode: int
     content: Path
+    size: int
+
+    @staticmethod
+    def kept(path: str, inode: int, content: Path) -> BaseFile:
+        """One whose bytes are kept in this file, which is asked for its size here, once."""
+        return BaseFile(path, inode, content, content.stat().st_size)
 
 
 @dataclass(eq=False)
@@ -91,7 +98,7 @@ class Disk:
         self._owner: dict[int, File] = {}
         for entry in base:
             file = self._new_file(entry.inode, entry)
-            file.live_size = entry.content.stat().st_size
+            file.live_size = entry.size
             self.names_at_start[entry.path] = file
         for operation in operations:
             self._take_in(operation)
@@ -219,7 +226,7 @@ class FileImage:
         """Make ``path`` a file with this content, which may be there already as a copy of the base's."""
         if self.file.base is not None and not path.exists():
             shutil.copyfile(self.file.base.content, path)
-        size = self.file.base.content.stat().st_size if self.file.base is not None else 0
+        size = self.file.base.size if self.file.base is not None else 0
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
         try:
             for survivor in self.survivors:

@@ -295,7 +295,7 @@ def test_a_log_made_at_its_full_size_beforehand_is_of_the_base_only_so_far(tmp_p
     tape = Tape()
     begin = tape.begin()
     tape.write(LOG, 10, b"new record")
-    disk = tape.disk(BaseFile("db/000001.log", LOG, tmp_path / "log"))
+    disk = tape.disk(BaseFile.kept("db/000001.log", LOG, tmp_path / "log"))
     acked = W(1, 0, begin, tape.begin())
     for base_bytes, exposed in ((10, 1), (None, 0)):
         places = LogMap([LogPlace(1, 1, 0, 20)], [LogOrder(0, 1, base_bytes)], [])

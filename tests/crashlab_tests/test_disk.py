@@ -175,7 +175,7 @@ def test_a_built_state_is_the_image_and_its_tables_are_shared(tmp_path: Path) ->
     tape.create("outside", 4)
     names = {"000001.sst": 1, "000002.log": 2, "LOG": 5}
     disk = tape.disk(
-        *(BaseFile(f"db/{name}", inode, base / name) for name, inode in names.items()), folders=("db",)
+        *(BaseFile.kept(f"db/{name}", inode, base / name) for name, inode in names.items()), folders=("db",)
     )
     materialiser = Materialiser(tmp_path / "pool", base, READER)
     built = [materialiser.build(everything(disk), tmp_path / name) for name in ("one", "two")]
@@ -224,7 +224,7 @@ def test_a_base_of_few_files_or_many_is_changed_alike(tmp_path: Path, files: int
         "000004.log": b"content of 000003.log",
         "kept/000888.log": b"new",
     }
-    bases = [BaseFile(f"db/{name}", inode[name], base / name) for name in names]
+    bases = [BaseFile.kept(f"db/{name}", inode[name], base / name) for name in names]
     disk = tape.disk(*bases, folders=("db", "db/kept", "db/gone"))
     database = Materialiser(tmp_path / "pool", base, READER).build(everything(disk), tmp_path / "state")
     found = {p.relative_to(database).as_posix(): p.read_bytes() for p in database.rglob("*") if p.is_file()}

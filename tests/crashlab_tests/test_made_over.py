@@ -78,7 +78,9 @@ def base(tmp_path: Path) -> Path:
 
 def image_of(base: Path) -> Image:
     files = [path for path in base.rglob("*") if path.is_file()]
-    known = [BaseFile(f"db/{path.relative_to(base)}", path.stat().st_ino, path) for path in sorted(files)]
+    known = [
+        BaseFile.kept(f"db/{path.relative_to(base)}", path.stat().st_ino, path) for path in sorted(files)
+    ]
     folders = ["db", *(f"db/{path.relative_to(base)}" for path in base.rglob("*") if path.is_dir())]
     return build_image(Disk(known, folders, []), lambda _: True, lambda _: ())
 

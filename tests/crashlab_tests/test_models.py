@@ -252,7 +252,7 @@ def test_a_file_that_is_unlinked_while_open_goes_on_without_a_name(tape: Tape) -
 
 def test_the_base_is_durable(tmp_path: Path) -> None:
     (tmp_path / "kept").write_bytes(b"base bytes")
-    base = BaseFile("a", A, tmp_path / "kept")
+    base = BaseFile.kept("a", A, tmp_path / "kept")
     tape = Tape()
     tape.write(A, 0, b"BASE")
     assert synced(tape, base) == {"a": b"base bytes"}

@@ -30,7 +30,7 @@ def torn(disk: Disk, position: int, seed: int, unit: int = 4096) -> dict[str, by
 @pytest.fixture
 def page(tmp_path: Path) -> BaseFile:
     (tmp_path / "page").write_bytes(OLD)
-    return BaseFile("a", A, tmp_path / "page")
+    return BaseFile.kept("a", A, tmp_path / "page")
 
 
 @pytest.mark.parametrize(("unit", "kinds"), [(4096, 4), (512, 1 << 16)])
@@ -149,7 +149,7 @@ def test_a_telling_seed_tears_pages(model: TornModel, tmp_path: Path) -> None:
     tape = Tape()
     for number in range(50):
         tape.write(A, number * PAGE, NEW)
-    disk = tape.disk(BaseFile("a", A, tmp_path / "pages"))
+    disk = tape.disk(BaseFile.kept("a", A, tmp_path / "pages"))
     for first in range(10):
         seed = model.telling_seed(1000, first)
         assert seed >= first
