@@ -1,6 +1,6 @@
 # make tune    set up (system packages, .venv, native parts), then tune RocksDB
 # make test    set up, then everything that a change must pass
-# make check   the part of it that takes less than a minute, for every save
+# make check   the part of it that takes about a minute, for every save
 # make bench   the figures that CONTRIBUTING.md names
 # make proof   the tables over all seeds; takes long, goes on where it stopped
 # make windows   the loss windows of asynchronous commit, as docs/loss-windows.md

@@ -7,7 +7,10 @@
  *
  * Promise. Every call below the recorded root that changes bytes, sizes or names, and every sync, is in the log in two
  * records: a begin before the call is made, an end before control returns to the engine. A record is complete or
- * absent, whenever the process is killed. If the log has no room for a begin, the call is not made.
+ * absent, whenever the process is killed. If the log has no room for a begin, the call is not made. What the log holds
+ * of a write is what the kernel is given: the copy in the log stands in for the engine's buffer, which another process
+ * may change meanwhile. Except for O_DIRECT, which needs the buffer's alignment: there the log has what the buffer held
+ * just before the call.
  *
  * Order. Calls that change one file are made under a lock of that file, and calls that change names or truncate under
  * one lock for all, both shared by all recorded processes. So the order of begin positions is the order in which the
