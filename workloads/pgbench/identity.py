@@ -6,13 +6,17 @@ counts its own; a transaction that pgbench tries again has its variables back as
 same token.
 
 The built-in scripts keep their shape: the token goes into the history row's filler column, which they
-leave empty. A script of the user's gets an insert of its own, the rider, inside its last transaction.
+leave empty. A script of the user's gets an insert of its own, the rider, inside its last transaction. Where
+branches lead to several ends of that, each gets one, so that no way through the script sends two. What a
+script writes outside of it, and what a procedure commits by itself, leaves no token: its loss is never seen.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from knobs.errors import InvalidInput
 from workloads.pgbench.commands import Command, parse
@@ -32,21 +36,12 @@ _TOKEN = "duratune_token"
 _HISTORY_COLUMNS = "(tid, bid, aid, delta, mtime)"
 _HISTORY_VALUES = "(:tid, :bid, :aid, :delta, CURRENT_TIMESTAMP)"
 _RIDER = Command(f"INSERT INTO {RIDER_TABLE} (token) VALUES (:{_TOKEN})", 0)
-_WRITES = frozenset(("INSERT", "UPDATE", "DELETE", "MERGE", "COPY", "CALL", "DO", "EXECUTE", "TRUNCATE"))
-_READS = frozenset(("SELECT", "WITH", "TABLE", "VALUES"))
-_CALLED = re.compile(r"([A-Za-z_][\w$.]*)\s*\(")
-_HARMLESS = re.compile(
-    "abs|all|and|any|array|as|avg|between|by|case|cast|ceil|char|coalesce|concat|count|date_trunc|decimal|"
-    "distinct|else|exists|extract|filter|floor|format|from|generate_series|greatest|grouping|hashtext|having|"
-    "in|interval|join|json_agg|jsonb_agg|lateral|least|left|length|limit|lower|max|md5|min|mod|not|now|nullif|"
-    "numeric|offset|on|or|order|over|partition|power|random|rank|repeat|replace|right|round|row|row_number|"
-    "select|set_config|similar|some|sqrt|string_agg|substr|substring|sum|then|timestamp|to_char|trim|trunc|"
-    "union|unnest|upper|using|values|varchar|when|where|with|within"
-)
-"""What may stand before a parenthesis and writes nothing: keywords and functions of PostgreSQL's own."""
 _ROLLS_BACK = ("ROLLBACK", "ABORT")
 _BEGINS, _ENDS = frozenset(("BEGIN", "START")), frozenset(("COMMIT", "END"))
 COMMIT_SETTING = "synchronous_commit"
+_ROUTINE = re.compile(r"\b(?:function|procedure|routine)\b", re.IGNORECASE)
+_LINES_MAX = 5
+_State = TypeVar("_State")
 
 
 @dataclass(frozen=True)
@@ -97,86 +92,118 @@ def identified_builtin(text: str, name: str) -> Script:
     return Script(_counting() + row, "pgbench_history", "filler")
 
 
-def identified_custom(text: str, where: str) -> Script:
+def identified_custom(text: str, where: str, init_sql: str = "") -> Script:
     """A script of the user's, with the rider inside its last transaction, and what was added in words.
 
-    Raises InvalidInput for a script that cannot be read, that holds no SQL, or whose transactions do not
-    match.
+    ``init_sql`` is run before it, and defines what the script calls. Raises InvalidInput for a script that
+    cannot be read, that holds no SQL, or whose transactions do not match.
     """
     commands = parse(text, where)
     if not any(command.keyword for command in commands):
         raise InvalidInput("the script holds no SQL command", where=where)
-    if not any(_may_write(command) for command in commands):
+    if not any(command.may_write for command in commands):
         return Script(text)
     _refuse_what_no_rider_can_ride(commands, where)
-    first, last = _last_transaction(commands, where)
-    notes: tuple[str, ...]
-    if first is None:
+    course = _course(commands, where)
+    ridden = _ridden(commands, course, where)
+    if not ridden:
         _refuse_ends(commands, where)
-        notes = (
-            f"{where} has no transaction of its own: it is wrapped in BEGIN and END, with a rider insert",
-        )
+        notes = [
+            f"{where} has no transaction of its own: it is wrapped in BEGIN and END, with a rider insert"
+        ]
         whole = [Command("BEGIN", 0), *commands, _RIDER, Command("END", 0)]
+        is_conditional = False
     else:
-        notes = (
-            f"{where} gets a rider insert at the end of its last transaction (line {commands[last].line})",
-        )
-        notes += _unridden(commands, first, last, where)
-        whole = [*commands[:last], _RIDER, *commands[last:]]
-    body = "".join(f"{command.render()}\n" for command in whole)
-    is_conditional = any(_opens_branch(command) for command in commands)
+        at = _lines([commands[index] for index in ridden])
+        notes = [f"{where} gets a rider insert at the end of its last transaction ({at})"]
+        notes += _unridden(commands, course.outside(ridden), where, init_sql)
+        whole = [
+            each
+            for index, command in enumerate(commands)
+            for each in ((_RIDER, command) if index in ridden else (command,))
+        ]
+        is_conditional = 0 in _riders_sent(commands, ridden, where)
     if is_conditional:
-        notes += (
+        notes.append(
             f"{where} has branches: a transaction may end without its rider, so pgbench's own log can tell "
-            "only of acknowledgements too many",
+            "only of acknowledgements too many"
         )
-    return Script(_counting() + body, RIDER_TABLE, "token", notes, first is None, is_conditional)
+    body = "".join(f"{command.render()}\n" for command in whole)
+    return Script(_counting() + body, RIDER_TABLE, "token", tuple(notes), not ridden, is_conditional)
+
+
+def _lines(commands: Sequence[Command]) -> str:
+    numbers = sorted({command.line for command in commands})
+    told, more = ", ".join(map(str, numbers[:_LINES_MAX])), len(numbers) - _LINES_MAX
+    return f"line{'s' if len(numbers) > 1 else ''} {told}" + (f" and {more} more" if more > 0 else "")
 
 
 def _refuse_what_no_rider_can_ride(commands: list[Command], where: str) -> None:
     """Raises InvalidInput for transactions whose commit is not the one that a client sees answered."""
     for command in commands:
-        words = command.text.upper().split()
-        what = ""
-        if command.keyword == "PREPARE" and words[1:2] == ["TRANSACTION"]:
-            what = "a prepared transaction is committed by another command than the one that it ends with"
-        elif command.keyword in (*_ENDS, *_ROLLS_BACK) and "CHAIN" in words and "NO" not in words:
-            what = "AND CHAIN begins another transaction by itself"
-        if what:
-            raise InvalidInput(
-                f"line {command.line}: {what}, so a rider insert cannot tell which was lost",
-                where=where,
-                hint="use plain BEGIN and COMMIT",
-            )
+        for part in command.parts:
+            is_end = _is_end(part)
+            what = ""
+            if part[:2] == ["PREPARE", "TRANSACTION"] or (is_end and "PREPARED" in part):
+                what = "a prepared transaction is committed by another command than the one that it ends with"
+            elif is_end and "CHAIN" in part and "NO" not in part:
+                what = "AND CHAIN begins another transaction by itself"
+            elif is_end and len(command.parts) > 1:
+                what = f"a {part[0]} that is joined to other commands is answered with them"
+            if what:
+                raise InvalidInput(
+                    f"line {command.line}: {what}, so a rider insert cannot tell which was lost",
+                    where=where,
+                    hint="use plain BEGIN and COMMIT",
+                )
 
 
-def _unridden(commands: list[Command], first: int, last: int, where: str) -> tuple[str, ...]:
-    """What is said of writes outside of the last transaction, which carry no token.
+def _unridden(commands: Sequence[Command], outside: Collection[int], where: str, init_sql: str) -> list[str]:
+    """What is said of writes outside of the last transaction, which carry no token. A program that a script
+    starts has sessions of its own, so it is outside wherever it stands.
 
-    Raises InvalidInput where the script itself changes what a commit promises: then they may be lost while
-    the last one holds.
+    Raises InvalidInput where something changes what a commit promises: then they may be lost while the last
+    one holds.
     """
-    outside = [command for command in (*commands[:first], *commands[last:]) if _may_write(command)]
-    if not outside:
-        return ()
+    writes = [
+        command
+        for index, command in enumerate(commands)
+        if command.may_write and (command.is_meta or index in outside)
+    ]
+    if not writes:
+        return []
     changes = [command for command in commands if COMMIT_SETTING in command.text.lower()]
+    calls = [command for command in writes if command.runs_code]
+    source = ""
     if changes:
+        source = f"line {changes[0].line} sets {COMMIT_SETTING}"
+    elif COMMIT_SETTING in init_sql.lower() and (calls or _ROUTINE.search(init_sql)):
+        # A trigger or a view calls its function where the script names none.
+        source = f"--init-sql sets {COMMIT_SETTING}, perhaps in what the script runs"
+    if source:
         raise InvalidInput(
-            f"line {changes[0].line} sets {COMMIT_SETTING}, and line {outside[0].line} writes outside of the "
-            "last transaction, which is the only one that is judged",
+            f"{source}, and line {writes[0].line} writes outside of the last transaction, which is the only "
+            "one that is judged",
             where=where,
-            hint="give each transaction a script of its own",
+            hint=f"give each transaction a script of its own, or leave {COMMIT_SETTING} to the settings",
         )
-    return (
-        f"what {where} writes outside of that transaction (line {outside[0].line}) is not judged by itself",
+    said = (
+        f"what {where} writes outside of that transaction ({_lines(writes)}) is not judged by itself: its "
+        "loss cannot be seen"
     )
+    if calls:
+        said += (
+            f"; {_lines(calls)} may run a function, a procedure or a program, whose own writes and commits "
+            "are not looked into"
+        )
+    return [said]
 
 
 def _refuse_ends(commands: list[Command], where: str) -> None:
     """Raises InvalidInput for a command that would end the transaction which a script is wrapped in: what
     follows it would commit by itself, the rider apart from the script's own writes."""
     for command in commands:
-        if command.keyword in (*_ENDS, *_ROLLS_BACK) and "TO" not in command.text.upper().split():
+        if any(map(_is_end, command.parts)):
             raise InvalidInput(
                 f"the {command.keyword} of line {command.line} would end the transaction that the script is "
                 "wrapped in, because it commits none of its own",
@@ -192,41 +219,112 @@ def _counting() -> str:
     )
 
 
-def _may_write(command: Command) -> bool:
-    """Whether it writes, or calls a function that may."""
-    if any(keyword in _WRITES for keyword in command.keywords):
-        return True
-    if not any(keyword in _READS for keyword in command.keywords):
-        return False
-    is_changing = any(word in command.text.upper() for word in ("INSERT", "UPDATE", "DELETE", "MERGE"))
-    called = {name.lower() for name in _CALLED.findall(command.text)}
-    return (is_changing and "WITH" in command.keywords) or any(
-        not _HARMLESS.fullmatch(name) for name in called
-    )
+def _is_end(part: Sequence[str]) -> bool:
+    """Whether it ends a transaction; ROLLBACK TO ends none."""
+    return part[:1] != [] and (part[0] in _ENDS or (part[0] in _ROLLS_BACK and "TO" not in part))
 
 
-def _opens_branch(command: Command) -> int:
-    """1 where an \\if begins, -1 where one ends."""
-    word = command.text.split(maxsplit=1)[0] if command.is_meta else ""
-    return {"\\if": 1, "\\endif": -1}.get(word, 0)
+# The ways through a script: which transaction may be open where, and how many riders each way sends.
 
 
-def _last_transaction(commands: list[Command], where: str) -> tuple[int | None, int]:
-    """The indexes of the BEGIN and of the COMMIT of the script's last transaction; None where it has none."""
-    begun: int | None = None
-    found: tuple[int | None, int] = (None, -1)
-    branches = 0
-    for index, command in enumerate(commands):
-        branches += _opens_branch(command)
-        if command.keyword in _BEGINS:
-            begun = index
-        elif command.keyword in _ENDS and begun is not None:
-            found, begun = (begun, index), None
-        elif command.keyword in _ROLLS_BACK and "TO" not in command.text.upper().split():
-            # Inside of a branch it is one of two ends.
-            begun = begun if branches else None
-    if begun is not None:
+@dataclass(frozen=True)
+class _Course:
+    """The BEGINs (their indexes) that may be open at each command, None for no transaction, and which of
+    them each COMMIT may end."""
+
+    open_at: dict[int, frozenset[int | None]]
+    ended_by: dict[int, frozenset[int | None]]
+
+    def outside(self, ridden: Collection[int]) -> set[int]:
+        """The commands that may run in no transaction, or in one that may commit without a rider."""
+        bare: set[int | None] = {None}
+        for end, begins in self.ended_by.items():
+            if end not in ridden:
+                bare |= begins
+        return {index for index, begins in self.open_at.items() if begins & bare}
+
+
+def _course(commands: Sequence[Command], where: str) -> _Course:
+    """Raises InvalidInput for a transaction that is never committed, and for a COMMIT of which the branches
+    decide whether there is one to end: a rider before it would then commit by itself."""
+    course = _Course({}, {})
+    none = frozenset((None,))
+
+    def step(index: int, begins: frozenset[int | None]) -> frozenset[int | None]:
+        command = commands[index]
+        if not _BEGINS.isdisjoint(command.keywords):
+            begins = frozenset(index if each is None else each for each in begins)
+        course.open_at[index] = begins
+        if command.keyword in _ENDS and begins != none:
+            if None in begins:
+                raise InvalidInput(
+                    f"whether the {command.keyword} of line {command.line} ends a transaction depends on the "
+                    "branches before it, so no rider insert can tell which was lost",
+                    where=where,
+                    hint="begin and end each transaction in the same branch, or end it in each: "
+                    "\\if, ROLLBACK, \\else, COMMIT, \\endif",
+                )
+            course.ended_by[index] = begins
+        return none if any(map(_is_end, command.parts)) else begins
+
+    left = [begin for begin in _through(commands, none, step, where) if begin is not None]
+    if left:
         raise InvalidInput(
-            f"the transaction begun in line {commands[begun].line} is never committed", where=where
+            f"the transaction begun in line {commands[min(left)].line} is never committed, or not on every "
+            "way through the branches",
+            where=where,
         )
-    return found
+    return course
+
+
+def _ridden(commands: Sequence[Command], course: _Course, where: str) -> list[int]:
+    """The COMMITs that get a rider: the last, and of those before it each that no way shares with another."""
+    ridden: list[int] = []
+    for end in sorted(course.ended_by, reverse=True):
+        if ridden and 0 not in _riders_sent(commands, ridden, where):
+            break
+        if max(_riders_sent(commands, [end, *ridden], where)) == 1:
+            ridden.insert(0, end)
+    return ridden
+
+
+def _riders_sent(commands: Sequence[Command], ridden: Collection[int], where: str) -> frozenset[int]:
+    """How many riders the ways through a script may send."""
+
+    def step(index: int, sent: frozenset[int]) -> frozenset[int]:
+        return frozenset(each + 1 for each in sent) if index in ridden else sent
+
+    return _through(commands, frozenset((0,)), step, where)
+
+
+def _through(
+    commands: Sequence[Command],
+    states: frozenset[_State],
+    step: Callable[[int, frozenset[_State]], frozenset[_State]],
+    where: str,
+) -> frozenset[_State]:
+    """The states that the ways through a script may end in, given what each command makes of them.
+
+    Every branch counts as one that may be taken, whatever its condition. Raises InvalidInput for a branch
+    without its other end.
+    """
+    # Of each open \if the states at its beginning, while a branch may still be the last, and at its ends.
+    open_ifs: list[tuple[frozenset[_State], frozenset[_State]]] = []
+    for index, command in enumerate(commands):
+        if command.meta == "if":
+            open_ifs.append((states, frozenset()))
+        elif command.meta in ("elif", "else", "endif"):
+            if not open_ifs:
+                raise InvalidInput(f"the \\{command.meta} of line {command.line} has no \\if", where=where)
+            skipped, done = open_ifs.pop()
+            done |= states
+            if command.meta == "endif":
+                states = done | skipped
+            else:
+                states = skipped
+                open_ifs.append((skipped if command.meta == "elif" else frozenset(), done))
+        else:
+            states = step(index, states)
+    if open_ifs:
+        raise InvalidInput("an \\if has no \\endif", where=where)
+    return states
