@@ -44,8 +44,9 @@ _WRAPPED = (
     "may COMMIT and nothing may run that takes no transaction"
 )
 _OWN_TRANSACTION = (
-    "end the script with a transaction of its own, at the least BEGIN; SELECT 1; COMMIT; - then nothing is "
-    "wrapped and that one is judged - or leave the COMMIT out of the procedure"
+    "leave the COMMIT out of the procedure, and all of it is judged; or end the script with a transaction of "
+    "its own, at the least BEGIN; SELECT 1; COMMIT; - then nothing is wrapped, but that one alone is judged: "
+    "of what commits before it no loss can be seen"
 )
 
 
