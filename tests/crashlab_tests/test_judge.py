@@ -15,11 +15,13 @@ from crashlab.judging.judge import (
     judge_recovered,
     judge_states,
     recover_patiently,
+    recover_states,
     workers_at_most,
 )
 from crashlab.judging.oracle import Cut
 from crashlab.judging.verdict import Verdict
 from crashlab.states.plan import PlannedState
+from engines.scratch import SHARED_MEMORY_FOLDER, Scratch
 from knobs.contract import Contract
 from tests.crashlab_tests.histories import W, history, initial_rows, rows
 from tests.crashlab_tests.runs import failed, recorded_log, recording, recovered, state
@@ -203,3 +205,18 @@ def test_an_interrupt_does_not_wait_for_the_states_that_are_left(tmp_path: Path)
     finally:
         signal.signal(signal.SIGINT, before)
     assert len(begun) == workers == len({*begun})
+
+
+def test_what_a_recording_keeps_beside_its_base_takes_no_room_in_memory(tmp_path: Path) -> None:
+    """Its ledger has far more room than was written into; the log is counted by itself."""
+    tape, log_map = recorded_log(LATER)
+    made, subject, parent = recording(tape.disk(), LATER, log_map), MagicMock(), tmp_path / "parent"
+    made.folder, subject.engine.runs_as = tmp_path / "recording", None
+    for folder in (parent, made.folder / "base"):
+        folder.mkdir(parents=True)
+    (made.folder / "ledger").touch()
+    os.truncate(made.folder / "ledger", 1 << 40)
+    with Scratch() as scratch:
+        recover_states(made, subject, [PlannedState("cache", 21, 1, "uniform", "")], scratch, parent)
+    (worker,) = subject.launch.call_args.args
+    assert worker.is_relative_to(SHARED_MEMORY_FOLDER)
