@@ -19,7 +19,6 @@ from engines.postgresql.server import Server, start
 from engines.postgresql.session import ConnectionLost, Session
 from engines.process import DeadlinePassed
 from engines.scratch import Scratch
-from knobs.errors import InvalidInput
 
 pytestmark = pytest.mark.slow
 
@@ -165,21 +164,6 @@ def segments_of(cluster: Cluster) -> set[str]:
     return {line.split()[1] for line in lines if int(line.split()[0]) == cluster.data.stat().st_ino}
 
 
-def test_a_socket_path_that_is_too_long(cluster: Cluster, scratch: Scratch) -> None:
-    long = scratch.folder(Path("/tmp"), "x" * 90)
-    long.chmod(0o711)
-    before = list(long.iterdir())
-    with pytest.raises(InvalidInput, match="has at most 107 bytes, this one 148"):
-        start(cluster, {}, scratch=scratch, watcher=None, sockets=long)
-    assert list(long.iterdir()) == before and not cluster.log.exists()
-
-
-@pytest.mark.usefixtures("as_root")
-def test_a_socket_folder_out_of_the_users_reach(cluster: Cluster, scratch: Scratch, tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match="cannot reach this folder"):
-        start(cluster, {}, scratch=scratch, watcher=None, sockets=tmp_path)
-
-
 @pytest.fixture
 def neighbour(cluster: Cluster) -> Iterator[int]:
     """A process of the server's own user that has got the pid of a dead server."""
@@ -267,28 +251,10 @@ def test_two_servers_of_one_duratune_are_told_apart(
             assert session.value("select 1") == "1"
 
 
-def test_the_library_that_every_process_loads(cluster: Cluster, scratch: Scratch, tmp_path: Path) -> None:
-    libraries = [
-        Path(line.split()[-1])
-        for line in Path("/proc/self/maps").read_text().splitlines()
-        if "libc.so" in line
-    ]
-    library = tmp_path / "preloaded.so"
-    shutil.copy(libraries[0].with_name("libBrokenLocale.so.1"), library)
-    with (
-        start(
-            cluster,
-            {},
-            scratch=scratch,
-            watcher=None,
-            preload=library,
-            environment=lambda seen: {"ROOT": seen.path},
-        ) as server,
-        Session(server.address) as session,
-    ):
-        backend = int(session.value("select pg_backend_pid()"))
-        for pid in (server.identity.pid, backend):
-            assert "/preloaded.so" in told_by_proc(pid, "maps", cluster)
+def test_the_environment_of_the_server(cluster: Cluster, scratch: Scratch) -> None:
+    with start(
+        cluster, {}, scratch=scratch, watcher=None, environment=lambda seen: {"ROOT": seen.path}
+    ) as server:
         environment = told_by_proc(server.identity.pid, "environ", cluster)
         assert f"ROOT={server.seen_path}\0" in environment and "PYTEST" not in environment
 

@@ -60,19 +60,6 @@ def test_root_without_the_capability_is_told() -> None:
     assert "MachineLacks" in done.stderr and "root cannot become this user" in done.stderr
 
 
-@pytest.mark.usefixtures("as_root")
-def test_a_library_out_of_reach_is_copied(user: ServerUser, tmp_path: Path) -> None:
-    file = tmp_path / "library.so"
-    file.write_bytes(b"content")
-    place = tmp_path / "place"
-    place.mkdir()
-    copy = user.within_reach(file, place)  # pytest's own folder is closed to others.
-    assert copy == place / "library.so" and copy.read_bytes() == b"content"
-    assert copy.stat().st_uid == user.uid
-    readable = Path("/etc/passwd")
-    assert user.within_reach(readable, place) == readable
-
-
 def test_what_the_user_may(user: ServerUser, tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     assert user.may(Path("/"), "x") and not user.may(tmp_path / "absent", "r")
