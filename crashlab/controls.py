@@ -51,6 +51,15 @@ class Control:
     def right(self) -> bool:
         return self.got is self.wanted
 
+    def as_json(self) -> dict[str, str]:
+        """The control for a document, which holds it by its name."""
+        return {"wanted": self.wanted.value, "got": self.got.value, "why": self.why}
+
+    @staticmethod
+    def parse(name: str, document: Mapping[str, str]) -> Control:
+        """Read what `as_json` wrote. Raises KeyError and ValueError for anything else."""
+        return Control(name, Verdict(document["wanted"]), Verdict(document["got"]), document["why"])
+
     @property
     def of_the_kill(self) -> bool:
         """Whether it is a control of the real SIGKILL, which needs no write log."""
@@ -157,10 +166,12 @@ def _killed(
 
 
 def unknown_because(controls: Sequence[Control]) -> str:
-    """Why verdicts drawn from a write log are UNKNOWN; "" if every control is right.
+    """Why verdicts drawn from a write log are UNKNOWN; "" if controls were run and every one is right.
 
     Controls that share a run are wrong for one reason, which is told once, behind all of them.
     """
+    if not controls:
+        return "no control was run"
     by_why: dict[str, dict[tuple[Verdict, Verdict], list[str]]] = {}
     for control in controls:
         if not control.right:

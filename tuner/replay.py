@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from crashlab.controls import Control
 from crashlab.judging.verdict import LostWrite
 from crashlab.recording.recorded import Recording
 from crashlab.validate import Lab
@@ -23,12 +24,13 @@ from tuner.request import RECORDERS, Request, data_folder
 
 @dataclass(frozen=True)
 class Reopened:
-    """A lab, the recording of a run, that run as a request with the contract to judge by, and what was found
-    of its settings."""
+    """A lab, the recording of a run, that run as a request with the contract to judge by, the controls of its
+    session, and what was found of its settings."""
 
     lab: Lab
     recording: Recording
     request: Request
+    controls: tuple[Control, ...]
     findings: tuple[Finding, ...]
 
     @property
@@ -55,7 +57,8 @@ def bound_to_recording(
         document = json.loads((folder / "crash.json").read_text(encoding="utf-8"))
         contract, kind = str(document["contract"]), registry.kind(document["engine"])
         findings = tuple(Finding(**finding) for finding in document["findings"])
-    except (OSError, ValueError, KeyError, TypeError, InvalidInput) as error:
+        controls = tuple(Control.parse(name, control) for name, control in document["controls"].items())
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, InvalidInput) as error:
         raise InvalidInput(
             f"no finished run of duratune crash: {error}",
             where=str(folder),
@@ -81,4 +84,6 @@ def bound_to_recording(
             seed=facts.seed,
             clients=facts.threads,
         )
-        yield Reopened(Lab(RECORDERS[facts.recorder](), scratch, data), recording, request, findings)
+        yield Reopened(
+            Lab(RECORDERS[facts.recorder](), scratch, data), recording, request, controls, findings
+        )

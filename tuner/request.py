@@ -43,7 +43,7 @@ class Request:
 
     ``target_per_s`` is the pace of measured runs, 0 for none; ``idle`` why no crash decides anything, ""
     where it does; ``options`` the engine's own ones, as they would be typed again; ``notes`` what the user
-    did not ask for and is told.
+    did not ask for and is told; ``unheld`` why no configuration of this engine can be held, "" where one can.
     """
 
     kind: Kind
@@ -60,6 +60,7 @@ class Request:
     idle: str = ""
     options: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    unheld: str = ""
 
     def subject(self, settings: Mapping[str, str] | None = None) -> Subject:
         """The subject with the request's settings, or with others."""
@@ -129,6 +130,7 @@ def resolve_asked(asked: Asked, size: Size) -> Request:
         idle=made.idle,
         options=(*made.options, *chosen.options),
         notes=chosen.notes,
+        unheld=chosen.unheld,
     )
 
 

@@ -19,7 +19,7 @@ from engines.postgresql.cluster import Cluster
 from engines.postgresql.control_file import ControlFile
 from engines.postgresql.server import Server
 from engines.postgresql.server_log import Message
-from engines.postgresql.session import CANCELED, Session, StatementFailed
+from engines.postgresql.session import READ_DEADLINE_S, Session, StatementFailed
 from knobs.errors import InvalidInput, Undecided
 
 CHECKSUMS_DEADLINE_S, WALDUMP_DEADLINE_S = 600.0, 600.0
@@ -32,6 +32,8 @@ WITHOUT_AMCHECK = "no amcheck: the extension is not installed"
 _WRONG_PAGE = re.compile(r'checksum verification failed in file "([^"]+)", block (\d+)')
 _TOTAL = re.compile(r"^Total\s+\d+\s+\d+\s+\[[\d.]+%\]\s+(\d+)", re.MULTILINE)
 """pg_waldump's last line: the number of records, and the bytes of records, of page images, of both."""
+_ALL_READ = "Checksum operation completed"
+"""What pg_checksums says once it has come to the end, whatever it found."""
 _PARTIAL_PAGE = re.compile(r'could not read block \d+ in file "([^"]+)": read \d+ of \d+')
 _MAP = re.compile(r"_(fsm|vm)(\.\d+)?\b")
 _OF_A_STOP = re.compile(r"terminating .* due to administrator command|the database system is shutting down")
@@ -41,13 +43,14 @@ _REDO_STARTS, _REDO_DONE = (
 )
 _HAS_AMCHECK = "select count(*) from pg_catalog.pg_extension where extname = 'amcheck'"
 _INDEXES = """
-select c.relname, bt_index_check(i.indexrelid::regclass, true)
+select c.relname, pg_catalog.bt_index_check(i.indexrelid::regclass, true)
 from pg_catalog.pg_index i join pg_catalog.pg_class c on c.oid = i.indexrelid
 join pg_catalog.pg_am a on a.oid = c.relam
 where a.amname = 'btree' and c.relpersistence <> 't' and i.indisready and i.indisvalid
 """
 _TABLES = """
-select c.relname, v.blkno, v.msg from pg_catalog.pg_class c, lateral verify_heapam(c.oid::regclass) v
+select c.relname, v.blkno, v.msg from pg_catalog.pg_class c,
+lateral pg_catalog.verify_heapam(c.oid::regclass) v
 where c.relkind in ('r', 't', 'm') and c.relpersistence <> 't' limit 5
 """
 _HEAP_MAJOR_MIN = 14
@@ -79,7 +82,7 @@ def wrong_checksums(cluster: Cluster) -> list[str]:
         for file, block in pages
         if not _MAP.search(file)
     ]
-    if done.returncode != 0 and not pages:
+    if done.returncode != 0 and (not pages or _ALL_READ not in done.stdout):
         raise Undecided(f"pg_checksums: {done.stderr.strip()[-500:]}", where=str(cluster.data))
     return [f"{len(wrong)} pages do not verify: {', '.join(wrong[:FAULTS_MAX])}"] if wrong else []
 
@@ -101,12 +104,13 @@ def amcheck(server: Server) -> Checked:
         if session.value(_HAS_AMCHECK) == "0":
             return Checked([WITHOUT_AMCHECK], [])
         try:
-            session.query(_INDEXES)
+            session.query(_INDEXES, deadline_s=READ_DEADLINE_S)
             if server.cluster.binaries.version.major >= _HEAP_MAJOR_MIN:
                 checks.append(TABLES)
-                faults += [f"{table}, block {block}: {text}" for table, block, text in session.query(_TABLES)]
+                found = session.query(_TABLES, deadline_s=READ_DEADLINE_S)
+                faults += [f"{table}, block {block}: {text}" for table, block, text in found]
         except StatementFailed as error:
-            if error.sqlstate == CANCELED:
+            if error.is_of_the_machine:
                 raise
             faults.append(error.what)
     return Checked(checks, faults)

@@ -39,12 +39,12 @@ NEUTRAL_SETTINGS: Mapping[str, str] = {
     "autovacuum": "off",
     "synchronous_commit": "off",
     "shared_buffers": "16MB",
-    "zero_damaged_pages": "off",
-    "ignore_checksum_failure": "off",
-    "ignore_system_indexes": "off",
 }
 """For reading what a recovery left: nothing hides damage, and nothing else is at work meanwhile. A scan of
 a table that is larger than the buffers uses a few of them again and again, which takes less time."""
+
+NEUTRAL_OPTIONS = "-c zero_damaged_pages=off -c ignore_checksum_failure=off -c ignore_system_indexes=off"
+"""The same for the connections by which it is read, where ALTER SYSTEM, ROLE and DATABASE come after them."""
 
 _SIZES = frozenset(
     ("max_prepared_transactions", "max_locks_per_transaction", "max_connections", "max_worker_processes")
@@ -154,4 +154,7 @@ class PostgresqlLaunch:
     def start_neutral(self, *, deadline_s: float = START_DEADLINE_S) -> Server:
         """Start a server with settings that hide nothing, in a cluster that one has run in before."""
         kept = {name: value for name, value in self.settings.items() if name.lower() in _SIZES}
-        return self.servers.start(self.cluster, {**kept, **NEUTRAL_SETTINGS}, deadline_s=deadline_s)
+        server = self.servers.start(self.cluster, {**kept, **NEUTRAL_SETTINGS}, deadline_s=deadline_s)
+        own = f"{server.address.own_options} {NEUTRAL_OPTIONS}"
+        server.address = replace(server.address, own_options=own)
+        return server

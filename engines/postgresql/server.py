@@ -35,6 +35,7 @@ from engines.postgresql.memory import refuse_what_does_not_fit
 from engines.postgresql.refusal import ServerDied, StartRefused
 from engines.postgresql.server_log import Message
 from engines.postgresql.server_user import ServerUser
+from engines.postgresql.session import own_options
 from engines.process import (
     OWNER_VARIABLE,
     Child,
@@ -47,7 +48,7 @@ from engines.process import (
 )
 from engines.scratch import Scratch
 from knobs.catalogue import Settings
-from knobs.errors import InvalidInput, MachineLacks
+from knobs.errors import MachineLacks
 
 START_DEADLINE_S = 120.0
 STOP_DEADLINE_S = 300.0
@@ -67,11 +68,12 @@ _numbers = itertools.count(1)
 
 @dataclass(frozen=True)
 class Address:
-    """Where a server listens, and as whom duratune connects."""
+    """Where a server listens, as whom duratune connects, and the options of its own connections there."""
 
     sockets: Path
     port: int = PORT
     user: str = SUPERUSER
+    own_options: str = ""
 
     def environment(self, database: str = "postgres") -> dict[str, str]:
         """The variables by which libpq programs such as pgbench find it (manual, libpq)."""
@@ -99,7 +101,8 @@ class Server:
         """Use `start` to make one; ``cleanup`` is closed when it has ended."""
         self.cluster = cluster
         self.configuration = configuration
-        self.address = Address(configuration.sockets)
+        own = own_options(cluster.binaries.version.major)
+        self.address = Address(configuration.sockets, own_options=own)
         self.start_s = 0.0
         """How long the start took, a recovery included."""
         self._child = child
@@ -244,36 +247,30 @@ def start(
     scratch: Scratch,
     watcher: Watcher | None,
     deadline_s: float = START_DEADLINE_S,
-    preload: Path | None = None,
     environment: Callable[[Seen], Mapping[str, str]] = lambda _: {},
-    sockets: Path | None = None,
     checks_memory: bool = True,
 ) -> Server:
     """Start a server of this cluster with these settings, recovery included, and wait until it is ready.
 
-    ``preload`` is a library for every process of it (LD_PRELOAD); ``environment`` makes what goes along,
-    told how the server's user sees the data folder; ``sockets`` is where its socket folder is made, by
-    default a short place. ``checks_memory`` is for the first start of a candidate, before anything is
-    known of it. What a dead server has left in the data folder is removed first.
+    ``environment`` makes what every process of it has in its environment, told how the server's user sees
+    the data folder. ``checks_memory`` is for the first start of a candidate, before anything is known of
+    it. What a dead server has left in the data folder is removed first.
 
-    Raises InvalidInput for a setting or path that cannot be, StartRefused if the server does not start or
+    Raises InvalidInput for a setting that cannot be, StartRefused if the server does not start or
     would need more memory than there is, ServerDied if something ends it, DeadlinePassed if it takes
     longer, Undecided if another server runs in the cluster; nothing runs on after any of these.
     """
     cluster.strip()
     with contextlib.ExitStack() as stack:
-        folder = _socket_folder(cluster.user, scratch, sockets)
+        folder = _socket_folder(cluster.user, scratch)
         stack.callback(scratch.remove, folder)
         configuration = configure(settings, folder, _cluster_name())
         write(cluster, "postgresql.conf", configuration.text)
-        added = {}
-        if preload is not None:
-            added["LD_PRELOAD"] = str(cluster.user.within_reach(preload, folder))
         offset = cluster.log.stat().st_size if cluster.log.exists() else 0
         with cluster.seen() as seen:
             if checks_memory:
                 refuse_what_does_not_fit(cluster, configuration, seen)
-            child = Child(_spec(cluster, configuration, seen, {**environment(seen), **added}), watcher)
+            child = Child(_spec(cluster, configuration, seen, environment(seen)), watcher)
         server = Server(
             cluster, configuration, child, stack.pop_all(), seen_path=seen.path, log_offset=offset
         )
@@ -313,17 +310,11 @@ def _cluster_name() -> str:
     return f"{OWNER_VARIABLE}={own_identity()}/{next(_numbers)}"
 
 
-def _socket_folder(user: ServerUser, scratch: Scratch, parent: Path | None) -> Path:
-    """A new folder, the server user's own, in ``parent`` or in the first short place within its reach."""
-    folder = scratch.folder(parent or _short_place(user), "pg")
+def _socket_folder(user: ServerUser, scratch: Scratch) -> Path:
+    """A new folder, the server user's own, in the first short place within its reach."""
+    folder = scratch.folder(_short_place(user), "pg")
     try:
         user.give(folder)
-        if not user.may_pass(folder.parent):
-            raise InvalidInput(
-                f"user {user.name} cannot reach this folder",
-                where=str(folder.parent),
-                hint="name one that it can",
-            )
     except BaseException:
         # An interrupt included; what is raised goes on.
         scratch.remove(folder)

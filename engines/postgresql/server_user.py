@@ -7,14 +7,13 @@ usually `postgres`' and the server under test is to have no hold on it; else `po
 What the server needs must be within that user's reach. Its data lie where the user of duratune asked
 for them, also below folders that the server's user may not pass (a home folder, results of mode 0700):
 then the server gets its data folder as an open descriptor, and its path is /proc/self/fd/N, which
-proc(5) resolves without walking the folders above. A library is copied to where it can be read.
+proc(5) resolves without walking the folders above.
 """
 
 from __future__ import annotations
 
 import os
 import pwd
-import shutil
 import subprocess
 from dataclasses import dataclass
 from functools import lru_cache
@@ -60,16 +59,6 @@ class ServerUser:
     def may_pass(self, folder: Path) -> bool:
         """Whether this user may pass a folder; asked once for each."""
         return _may_pass(self, folder)
-
-    def within_reach(self, file: Path, folder: Path) -> Path:
-        """``file`` itself if this user can read it, else a copy of it in ``folder``."""
-        if self.may(file, "r"):
-            return file
-        copy = folder / file.name
-        shutil.copyfile(file, copy)
-        copy.chmod(0o500)
-        self.give(copy)
-        return copy
 
     def popen(self) -> dict[str, Any]:
         """The arguments that make `subprocess` start a process as this user, with none of root's groups."""

@@ -23,21 +23,41 @@ if TYPE_CHECKING:
 
     from engines.postgresql.server import Address
 
-UNBOUNDED = (
+_UNBOUNDED = (
     "-c statement_timeout=0 -c lock_timeout=0 -c idle_in_transaction_session_timeout=0 "
     "-c default_transaction_read_only=off -c temp_file_limit=-1"
 )
-"""Options of a connection of duratune's own: what a candidate sets to end its clients' statements must not
-end a look at what they have left, nor what is done to provoke the server (manual, 20.11 and 20.4)."""
-_LATER = ((140_000, "idle_session_timeout"), (170_000, "transaction_timeout"))
-"""More of that kind, by the version that has it first."""
-CANCELED = "57014"
-"""SQLSTATE query_canceled: the statement was ended from outside, and says nothing of the data."""
+_TOLD = "-c log_min_messages=warning -c lc_messages=C"
+_LATER = ((14, "idle_session_timeout"), (17, "transaction_timeout"))
+"""More limits, by the version that has each first."""
+_CANCELED = ("57014", "57P05", "25P04")
+"""SQLSTATEs query_canceled, idle_session_timeout and transaction_timeout."""
+_RESOURCES = "53"
+"""The class of SQLSTATEs of insufficient resources: no disk, no memory, no connection, a limit."""
 CONNECT_DEADLINE_S = 30.0
 STATEMENT_DEADLINE_S = 60.0
+READ_DEADLINE_S = 600.0
+"""For a statement that reads whole tables."""
 STATEMENT_SHOWN = 60
 
 Row = tuple[str | None, ...]
+
+
+def own_options(major: int) -> str:
+    """Options of a connection of duratune's own to a server of this version.
+
+    What a candidate sets to end its clients' statements must not end a look at what they have left, nor what
+    is done to provoke the server (manual, 20.11 and 20.4); and what a database or role sets must not keep
+    from the log what goes wrong in that look (20.8), or in other words: a connection's options come before
+    both (src/include/utils/guc.h, GucSource).
+    """
+    later = [f"-c {name}=0" for since, name in _LATER if major >= since]
+    return " ".join([_UNBOUNDED, _TOLD, *later])
+
+
+def is_of_the_machine(sqlstate: str) -> bool:
+    """Whether an error with this SQLSTATE says nothing of the data (manual, Appendix A)."""
+    return sqlstate in _CANCELED or sqlstate.startswith(_RESOURCES)
 
 
 class StatementFailed(Undecided):
@@ -46,6 +66,11 @@ class StatementFailed(Undecided):
     def __init__(self, message: str, sqlstate: str, statement: str) -> None:
         super().__init__(message, where=_shown(statement))
         self.sqlstate = sqlstate
+
+    @property
+    def is_of_the_machine(self) -> bool:
+        """Whether it says nothing of the data: it was ended from outside, or something was lacking."""
+        return is_of_the_machine(self.sqlstate)
 
 
 class ConnectionLost(Undecided):
@@ -80,7 +105,7 @@ class Session:
             "port": str(address.port),
             "user": user or address.user,
             "dbname": database,
-            "options": f"{UNBOUNDED} {options}" if is_own else options,
+            "options": f"{address.own_options} {options}" if is_own else options,
             "application_name": "duratune",
             "client_encoding": "UTF8",
         }
@@ -88,8 +113,6 @@ class Session:
         self._connection: PGconn = self._pq.PGconn.connect_start(text.encode())
         try:
             self._connect(time.monotonic() + deadline_s)
-            if is_own:
-                self._lift_later_limits()
         except BaseException:
             # An interrupt included: the caller never sees this session, so nobody else would close it.
             self.close()
@@ -135,11 +158,6 @@ class Session:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def _lift_later_limits(self) -> None:
-        names = [name for since, name in _LATER if self._connection.server_version >= since]
-        if names:
-            self.query("SELECT " + ", ".join(f"set_config('{name}', '0', false)" for name in names))
 
     def _connect(self, ends_s: float) -> None:
         state = self._pq.PollingStatus.WRITING

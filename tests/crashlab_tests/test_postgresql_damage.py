@@ -20,9 +20,11 @@ from crashlab.judging.verdict import Judgement, Verdict
 from crashlab.preload.access import opened_to
 from crashlab.preload.processes import ProcessList, unreported
 from crashlab.preload.recorder import PreloadRecorder
+from engines.postgresql import integrity
 from engines.postgresql.launch import PostgresqlLaunch
 from engines.postgresql.server import Server
 from engines.postgresql.session import Session
+from engines.process import DeadlinePassed
 from knobs.contract import Contract
 from knobs.errors import Undecided
 from tests.engines_tests.postgresql_engines import PostgresqlLab, nothing_left, open_postgresql
@@ -31,7 +33,7 @@ from workloads.pgbench import tables
 from workloads.pgbench.identity import token
 from workloads.pgbench.reader import BALANCES, LOADED
 from workloads.pgbench.workload import PgbenchWorkload
-from workloads.postgresql.verifier import CHECKSUMS, LOG, NEUTRAL, ROWS
+from workloads.postgresql.verifier import CHECKSUMS, LOG, NEUTRAL, ROWS, PostgresqlVerifier, Reading
 from workloads.workload import Plan, Recovered
 
 pytestmark = pytest.mark.slow
@@ -314,6 +316,73 @@ def test_a_flipped_byte_in_an_index_without_checksums_is_told_by_amcheck(uncheck
 def test_without_checksums_an_honest_kill_is_held_too(unchecked: KilledLoad) -> None:
     recovered = unchecked.verified()
     assert unchecked.judged(recovered).verdict is Verdict.HELD and CHECKSUMS not in recovered.checks
+
+
+def test_what_a_database_sets_hides_no_damage(unchecked: KilledLoad) -> None:
+    """A page whose header is wrong (pd_special) would read as empty, and so would its index."""
+    hidden = by("ALTER DATABASE postgres SET zero_damaged_pages = on")
+
+    def plant(launch: PostgresqlLaunch) -> None:
+        hidden(launch)
+        flipped("aside", 17)(launch)
+
+    recovered = unchecked.verified(plant)
+    assert told(unchecked, recovered) == (("corrupt",), "amcheck")
+    assert "invalid page in block 0" in recovered.error
+
+
+def test_a_search_path_of_the_users_is_no_fault_of_the_data(load: KilledLoad) -> None:
+    place = load.lab.place("custom")
+    launch: PostgresqlLaunch = load.lab.engine.launch({}, place)
+    launch.database.mkdir()
+    load.launch.cluster.clone(launch.database)
+    by("CREATE SCHEMA app", "ALTER DATABASE postgres SET search_path = app")(launch)
+    recovered = TPCB.with_options(script="DELETE FROM t;").verify(launch, place, DEADLINE_S)
+    assert (recovered.recovered, recovered.error) == (True, "")
+    assert any("amcheck" in check for check in recovered.checks)
+
+
+def test_checksums_that_were_not_all_read_are_no_clean_ones(load: KilledLoad) -> None:
+    """What was read has a wrong page that does not count, and then comes a file that cannot be read."""
+    place = load.lab.place("clone")
+    launch: PostgresqlLaunch = load.lab.engine.launch({}, place)
+    launch.database.mkdir()
+    load.launch.cluster.clone(launch.database)
+    aside = file_of(launch, "aside")
+    with next((launch.cluster.data / "global").glob("*_fsm")).open("r+b") as file:
+        file.seek(4000)
+        file.write(b"what?")
+    assert integrity.wrong_checksums(launch.cluster) == []
+    aside.chmod(0)
+    with pytest.raises(Undecided, match=r"pg_checksums: .*Permission denied"):
+        integrity.wrong_checksums(launch.cluster)
+
+
+class Slow:
+    """Reads nothing of the candidate's server, and gets no answer of the neutral one in time."""
+
+    checks: Sequence[str] = ()
+
+    def read(self, server: Server, stage: str, *, is_whole: bool) -> Reading:
+        del server
+        if is_whole:
+            raise DeadlinePassed(f"no answer at {stage}")
+        return Reading()
+
+    def close(self) -> None: ...
+
+
+def test_a_neutral_server_that_is_slow_to_answer_says_nothing_of_the_data(load: KilledLoad) -> None:
+    place = load.lab.place("clone")
+    launch: PostgresqlLaunch = load.lab.engine.launch({}, place)
+    launch.database.mkdir()
+    load.launch.cluster.clone(launch.database)
+    with (
+        nothing_left(launch.cluster.data),
+        PostgresqlVerifier(Slow(), is_hurried=True) as verifier,
+        pytest.raises(Undecided, match="no answer at neutral-scan"),
+    ):
+        verifier.verify(launch, DEADLINE_S)
 
 
 # Not coming back.

@@ -139,6 +139,28 @@ def test_the_replay_command_repeats_the_verdict(broken: tuple[Room, Ended]) -> N
     assert "the recording is of rocksdb" in other.document["error"]["what"]
 
 
+@pytest.mark.parametrize("wrong", ["got", "none"])
+def test_a_replay_stands_on_the_controls_of_its_run(broken: tuple[Room, Ended], wrong: str) -> None:
+    """What a run with a wrong control, or with none, could not say, its replay cannot either."""
+    room, ended = broken
+    document = ended.document
+    saved = room.folder / document["study"] / "crash.json"
+    whole = saved.read_text()
+    try:
+        if wrong == "none":
+            document = {**document, "controls": {}}
+        else:
+            control = {**document["controls"]["synced.lossy"], "got": "HELD"}
+            document = {**document, "controls": {**document["controls"], "synced.lossy": control}}
+        saved.write_text(json.dumps(document))
+        again = room.run(*shlex.split(document["replay"])[1:], "--json")
+    finally:
+        saved.write_text(whole)
+    assert (again.code, again.document["verdict"]) == (4, "UNKNOWN")
+    why = "no control was run" if wrong == "none" else "control synced.lossy is HELD where it must be BROKEN"
+    assert again.document["unknown_why"] == why
+
+
 @pytest.mark.parametrize("state", ["nonsense", "cache@1", "synced@x#1", "rotten@5#1", "cache@-5#1", "@1#1"])
 def test_a_state_that_is_none_is_refused(room: Room, state: str) -> None:
     (room.folder / "study").mkdir()
@@ -150,7 +172,9 @@ def test_a_replay_without_its_run_is_refused(room: Room) -> None:
     (room.folder / "study").mkdir()
     assert "needs the folder" in refused(room, "--replay", "cache@1#1")["what"]
     assert "no finished run" in refused(room, "--replay", "cache@1#1", "--study", "study")["what"]
-    (room.folder / "study" / "crash.json").write_text('{"contract": "strict", "engine": "rocksdb"}')
+    (room.folder / "study" / "crash.json").write_text(
+        '{"contract": "strict", "engine": "rocksdb", "findings": [], "controls": {}}'
+    )
     assert "no recording" in refused(room, "--replay", "cache@1#1", "--study", "study")["what"]
 
 

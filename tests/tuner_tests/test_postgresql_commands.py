@@ -17,6 +17,7 @@ from engines.postgresql import binaries
 from engines.scratch import left_behind
 from tests.tuner_tests.crash_runs import MARKER, Room
 from tests.tuner_tests.program import PROGRAM
+from tests.tuner_tests.test_kinds import programs_of
 from tuner import cli
 
 pytestmark = pytest.mark.usefixtures("native_parts", "postgresql")
@@ -177,6 +178,12 @@ def kept_by(room: Room, folder: Path) -> list[str]:
         with suppress(OSError):  # somebody else's, gone meanwhile or not to be read
             kept.append(marker.read_text())
     return [token for token in kept if any(token.startswith(f"{pid}-") for pid in room.pids)]
+
+
+def test_a_server_of_which_nothing_can_be_held_is_not_tuned(refused: Refused, tmp_path: Path) -> None:
+    bindir = programs_of(tmp_path / "old", "13.23")
+    error = refused(4, "tune", "--bindir", str(bindir))
+    assert "PostgreSQL before 14 does not count its log's syncs" in error["what"]
 
 
 @pytest.mark.slow

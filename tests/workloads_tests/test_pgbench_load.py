@@ -145,6 +145,23 @@ def test_the_trial_has_what_the_database_sets(lab: PostgresqlLab) -> None:
         assert values(server, rider) == ["u"]
 
 
+def test_the_trial_counts_although_the_database_does_not(lab: PostgresqlLab) -> None:
+    sql = "CREATE UNLOGGED TABLE gone (a int); ALTER DATABASE postgres SET track_counts = off;"
+    with loaded(
+        lab, TPCB.with_options(init_sql=sql, script="INSERT INTO gone VALUES (1);")
+    ).start() as server:
+        rider = "select relpersistence from pg_class where relname = 'duratune_rider'"
+        assert values(server, rider) == ["u"]
+
+
+def test_a_branch_that_may_write_to_an_unlogged_table_later_is_undecided(lab: PostgresqlLab) -> None:
+    sql = "CREATE UNLOGGED TABLE gone (a int); CREATE TABLE kept (a int);"
+    script = "\\if false\nINSERT INTO gone VALUES (1);\n\\endif\nINSERT INTO kept VALUES (1);"
+    place = lab.place("refused")
+    with nothing_left(), pytest.raises(Undecided, match="names gone, an unlogged table, and wrote nothing"):
+        TPCB.with_options(init_sql=sql, script=script).load(lab.engine.launch({}, place), place, 1)
+
+
 def test_a_trial_that_fails_decides_nothing(lab: PostgresqlLab) -> None:
     """Nor is it held that such a script writes to logged tables alone."""
     place = lab.place("refused")
@@ -153,10 +170,11 @@ def test_a_trial_that_fails_decides_nothing(lab: PostgresqlLab) -> None:
         workload.load(lab.engine.launch({}, place), place, 1)
 
 
-def test_a_tablespace_outside_is_refused_and_nothing_stays_in_it(lab: PostgresqlLab) -> None:
+@pytest.mark.parametrize("behind", ["ALTER TABLE pgbench_history SET TABLESPACE ts;", "SELECT 1 / 0;"])
+def test_a_tablespace_outside_is_refused_and_nothing_stays_in_it(lab: PostgresqlLab, behind: str) -> None:
     place, outside = lab.place("refused"), lab.place("outside")
     lab.engine.user.give(outside)
-    sql = f"CREATE TABLESPACE ts LOCATION '{outside}'; ALTER TABLE pgbench_history SET TABLESPACE ts;"
+    sql = f"CREATE TABLESPACE ts LOCATION '{outside}'; {behind}"
     with nothing_left(), pytest.raises(InvalidInput, match="tablespace ts lies outside") as caught:
         TPCB.with_options(init_sql=sql).load(lab.engine.launch({}, place), place, 1)
     assert caught.value.where == "--init-sql"

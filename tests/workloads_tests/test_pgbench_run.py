@@ -20,7 +20,7 @@ from engines.process import DeadlinePassed
 from knobs.errors import InvalidInput, Undecided
 from tests.engines_tests.postgresql_engines import PostgresqlLab, nothing_left, open_postgresql
 from workloads.ledger import ACKNOWLEDGED, BEGUN, FAILED, STOP_LEDGER_FULL, STOP_NONE, STOP_WRITE_LOG_FULL
-from workloads.pgbench.run import PgbenchRun
+from workloads.pgbench.run import FIRST, RUN, PgbenchRun, log_prefix
 from workloads.pgbench.transaction_log import NAME, read
 from workloads.pgbench.workload import PgbenchWorkload
 from workloads.workload import EFFECTIVE_NAME, Event, Plan
@@ -78,7 +78,7 @@ def run_of(
         cast(Any, Idle()),
         cast(Any, Idle()),
         plan or Plan(2, 1, measure_s=0.01),
-        folder / "run-log",
+        log_prefix(folder, RUN),
         cast(Any, ledger),
         writes,
         before,
@@ -86,12 +86,14 @@ def run_of(
     )
 
 
-def log(folder: Path, *clients: int, skipped: Sequence[int] = (), failed: Sequence[int] = ()) -> None:
+def log(
+    folder: Path, *clients: int, skipped: Sequence[int] = (), failed: Sequence[int] = (), name: str = RUN
+) -> None:
     """pgbench's own log: one line for each of these clients' transactions."""
     lines = [(client, "1000") for client in clients]
     lines += [(client, "skipped") for client in skipped] + [(client, "failed") for client in failed]
     text = "".join(f"{client} 1 {elapsed} 0 1700000000 0\n" for client, elapsed in lines)
-    (folder / "run-log.1").write_text(text)
+    log_prefix(folder, name).with_suffix(".1").write_text(text)
 
 
 # pgbench's own log is held against the ledger.
@@ -150,11 +152,14 @@ def test_a_script_that_writes_only_sometimes_succeeds_without_an_acknowledgement
     assert len(run_of(Ledgered([A], [A, A, A]), tmp_path, conditional=True).faults()) == 1
 
 
-def test_transactions_before_the_run_are_in_the_ledger_already(tmp_path: Path) -> None:
+def test_transactions_of_the_short_first_load_are_held_against_its_log_too(tmp_path: Path) -> None:
+    log(tmp_path, *[0, 1] * 5, name=FIRST)
     log(tmp_path, 0, 1)
     assert run_of(Ledgered([A] * 6, [A] * 6), tmp_path, before=5).faults() == []
-    assert run_of(Ledgered([A, F, F, A, F, A], [A] * 6), tmp_path, before=5).faults() == []
     assert len(run_of(Ledgered([A] * 6, [A] * 5), tmp_path, before=5).faults()) == 1
+    assert len(run_of(Ledgered([A, F, F, A, F, A], [A] * 6), tmp_path, before=5).faults()) == 1
+    log(tmp_path, *[1] * 5, 0, 0, failed=[0, 0, 0], name=FIRST)
+    assert run_of(Ledgered([A, F, F, A, F, A], [A] * 6), tmp_path, before=5).faults() == []
 
 
 def test_without_tokens_or_a_ledger_there_is_nothing_to_compare(tmp_path: Path) -> None:
@@ -244,7 +249,7 @@ def test_a_load_is_measured_and_its_server_killed(lab: PostgresqlLab) -> None:
         assert at_last == [True] and killed.processes[0].pid == run.pid
         assert run.kill() == killed
         begin_us, end_us = ((ns + run._wall_less_monotonic_ns) // 1000 for ns in run._window_ns)
-        lines = read(place / "run-log")
+        lines = read(log_prefix(place, RUN))
         inside = [line for line in lines if begin_us <= line.ended_us < end_us]
         measured = run.figures()
         assert measured["operations"] == len(inside) > 0

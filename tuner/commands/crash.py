@@ -12,8 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from crashlab.judging.evidence import CrashVerdict, too_short
-from crashlab.judging.judge import judge_states
+from crashlab.judging.evidence import CrashEvidence, CrashVerdict
 from crashlab.judging.verdict import Judgement, Verdict
 from crashlab.kill import MeasurePlan
 from crashlab.models import MODELS
@@ -186,12 +185,10 @@ def _replay(state: str, asked: Asked, output: Output) -> int:
         _refuse_without_control(planned, subject)
         _refuse_outside(planned, recording)
         recovered = lab.recover(recording, subject, [planned])
-        judged = next(iter(judge_states(recording, recovered, wanted)))
+        [judged] = CrashEvidence(None, recording, recovered, found.controls).under(wanted).states
     judgement = judged.judgement
     if judgement.verdict is Verdict.HELD and judgement.acks == 0:
         judgement = Judgement.unknown("no write had been acknowledged before this position")
-    elif judgement.verdict is Verdict.HELD and (why := too_short(recording, wanted)):
-        judgement = Judgement.unknown(why, judgement.acks)
     output.result(f"contract       {wanted}: {wanted.in_words()}")
     output.result(_asked(request))
     for line in finding_lines(found.findings):

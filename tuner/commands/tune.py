@@ -89,6 +89,12 @@ def command(
             where="--workload",
             hint="duratune bench --vs measures configurations under it",
         )
+    if request.unheld:
+        raise Undecided(
+            f"no candidate could win: {request.unheld}",
+            where=f"{asked.engine} {request.engine.version()}",
+            hint="name a newer one's programs with --bindir",
+        )
     plan = StudyPlan(
         trials=trials,
         time_s=options.seconds(time) if time is not None else (None if trials is not None else TIME_S),

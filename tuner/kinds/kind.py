@@ -46,7 +46,8 @@ class TunedEngine(Engine, Protocol):
 class Chosen:
     """What the options say of the engine. ``settings`` are what CONFIG and --set state, normalised;
     ``options`` its own ones, as they would be typed again; ``notes`` is what the user did not ask for and is
-    told: which of several programs, run as whom."""
+    told: which of several programs, run as whom; ``unheld`` why no configuration of it can be held, ""
+    where one can."""
 
     engine: TunedEngine
     catalogue: TunedCatalogue
@@ -55,6 +56,7 @@ class Chosen:
     findings: tuple[Finding, ...] = ()
     options: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    unheld: str = ""
 
 
 @dataclass(frozen=True)

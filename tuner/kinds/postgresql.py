@@ -25,12 +25,16 @@ from tuner.options import Asked
 from tuner.proposers import postgresql_rules
 from tuner.proposers.pgtune import Pgtune
 from tuner.proposers.proposal import HostLimits, Proposal, Proposer
+from workloads.postgresql.sync_count import COUNTS_SINCE
 
 CONF_NAME = "postgresql.conf"
 CONNECTIONS_BESIDE = 10
 """Connections that duratune opens beside the clients' (read-back, provocations, counters), and those that
 PostgreSQL keeps for superusers (superuser_reserved_connections, 3 by default)."""
 _NUMBERS = ("integer", "real", "size")
+UNCOUNTED = (
+    f"PostgreSQL before {COUNTS_SINCE} does not count its log's syncs, so no recording of it can be believed"
+)
 
 
 class PostgresqlKindRules:
@@ -139,6 +143,7 @@ class PostgresqlKind:
             (*read.findings, *engine.notes(settings)),
             tuple(options),
             tuple(filter(None, (programs.note, user.note))),
+            UNCOUNTED if programs.version.major < COUNTS_SINCE else "",
         )
 
     def parse(self, asked: Asked, pairs: Sequence[str], where: str) -> Settings:

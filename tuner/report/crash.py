@@ -67,10 +67,7 @@ def as_json(
             "recovery_ignores": list(recovery_ignores),
         },
         "recording": evidence.recording.describe(),
-        "controls": {
-            control.name: {"wanted": control.wanted.value, "got": control.got.value, "why": control.why}
-            for control in evidence.controls
-        },
+        "controls": {control.name: control.as_json() for control in evidence.controls},
         "measured": dict(evidence.killed.measured) if evidence.killed else {},
         "effective": dict(effective),
         "findings": [finding.as_dict() for finding in findings],

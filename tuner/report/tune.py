@@ -39,10 +39,7 @@ def as_json(
         "contract": str(request.contract),
         "audit_only": plan.audit_only,
         "reference": {"settings": dict(reference), "config": list(request.sources)},
-        "controls": {
-            control.name: {"wanted": control.wanted.value, "got": control.got.value, "why": control.why}
-            for control in outcome.controls
-        },
+        "controls": {control.name: control.as_json() for control in outcome.controls},
         "winner": {
             "trial": winner.trial.number,
             "settings": dict(winner.trial.settings),

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engines.postgresql.server import Server
-from engines.postgresql.session import CANCELED, ConnectionLost, Session, StatementFailed
+from engines.postgresql.session import READ_DEADLINE_S, ConnectionLost, Session, StatementFailed
 from workloads.pgbench import tables
 from workloads.pgbench.identity import CLIENT_STEP, TOKEN_BASE, TOKENS
 from workloads.pgbench.options import PgbenchOptions
@@ -61,8 +61,8 @@ class PgbenchReader:
                     for table in tables.unlogged_tables(session)
                 ]
         except (StatementFailed, ConnectionLost) as error:
-            if isinstance(error, StatementFailed) and error.sqlstate == CANCELED:
-                raise  # by whatever did it, and not by what is in the data
+            if isinstance(error, StatementFailed) and error.is_of_the_machine:
+                raise
             reading.faults.append((stage, str(error)))
             reading.is_lost = isinstance(error, ConnectionLost)
         return reading
@@ -71,7 +71,7 @@ class PgbenchReader:
         """Every token, and the transaction that wrote it."""
         # An answer of two values takes a tenth of the time of one of so many rows.
         statement = _TOKENS.format(column=self._column, table=self._table)
-        tokens, xmins = (value or "" for value in session.query(statement)[0])
+        tokens, xmins = (value or "" for value in session.query(statement, deadline_s=READ_DEADLINE_S)[0])
         numbers = np.array(tokens.split(), dtype=np.uint64)
         rows = np.zeros(len(numbers), dtype=ROW)
         rows["key"] = np.arange(len(numbers))

@@ -30,6 +30,8 @@ CHECK_S = 0.25
 """How often the server is asked whether it still is well; its log is read for that."""
 END_DEADLINE_S = 30.0
 PROVOKE_DEADLINE_S = 120.0
+FIRST, RUN = "first", "run"
+"""The short load by which a recorded run begins, and the run."""
 PROVOCATIONS: dict[str, Sequence[str]] = {
     "flush": ("CHECKPOINT",),
     "compact": ("VACUUM", "SELECT pg_switch_wal()"),
@@ -55,6 +57,11 @@ class _Provocation:
     what: str
     at_operations: int
     is_begun: bool = False
+
+
+def log_prefix(folder: Path, name: str) -> Path:
+    """How the files begin into which a load of this name logs its transactions."""
+    return folder / f"{name}-log"
 
 
 @dataclass
@@ -153,11 +160,12 @@ class PgbenchRun:
         if self.ledger is None or not self.leaves_tokens:
             return []
         entries = self.ledger.entries()
-        done = transaction_log.done_by_client(transaction_log.read(self.log_prefix))
-        is_counted = entries.acknowledged & (entries.sequence > self.each_before)
+        prefixes = [log_prefix(self.log_prefix.parent, name) for name in (FIRST, RUN)]
+        lines = [line for prefix in prefixes for line in transaction_log.read(prefix)]
+        done = transaction_log.done_by_client(lines)
         found = []
         for client in range(self.ledger.clients):
-            acknowledged = int((is_counted & (entries.client == client + 1)).sum())
+            acknowledged = int((entries.acknowledged & (entries.client == client + 1)).sum())
             logged = done.get(client, 0)
             if acknowledged > logged + 1 or (logged > acknowledged and not self.is_conditional):
                 found.append(

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from engines.postgresql.session import Session
-from knobs.errors import InvalidInput
+from engines.postgresql.session import READ_DEADLINE_S, Session
+from knobs.errors import InvalidInput, MachineLacks, Undecided
 from workloads.pgbench.options import (
     ACCOUNTS_PER_SCALE,
     BRANCHES_PER_SCALE,
@@ -58,7 +58,15 @@ _CHANGED_UNLOGGED = """
 select c.relname from pg_catalog.pg_stat_user_tables s join pg_catalog.pg_class c on c.oid = s.relid
 where relpersistence = 'u' and n_tup_ins + n_tup_upd + n_tup_del > 0 order by c.relname
 """
+_OTHERS = """
+select count(*) from pg_catalog.pg_stat_activity
+where datname = current_database() and backend_type = 'client backend' and pid <> pg_backend_pid()
+"""
 COUNTED_S = 1.0
+"""Up to PostgreSQL 14 counts may be half a second old (PGSTAT_STAT_INTERVAL of pgstat.c)."""
+SHARED_COUNTS_SINCE = 15
+"""From here on counts lie in shared memory, and are there at once (release notes of 15)."""
+ENDED_DEADLINE_S, POLL_S = 30.0, 0.05
 
 
 @dataclass(frozen=True)
@@ -77,7 +85,8 @@ def read(session: Session, script: str, options: PgbenchOptions) -> Kept:
         is_changed = table in _CHANGED.get(script, ())
         wrong_sql = _WRONG.format(key=key) if is_changed else "0"
         statement = _SCANNED.format(key=key, balance=balance, table=table, wrong=wrong_sql)
-        there, wrong = (int(value or 0) for value in session.query(statement)[0])
+        row = session.query(statement, deadline_s=READ_DEADLINE_S)[0]
+        there, wrong = (int(value or 0) for value in row)
         lost += max(0, per_scale * options.scale - there)
         if wrong:
             faults.append(f"{wrong} rows of {table} have a {balance} that is not the sum of their history")
@@ -89,17 +98,26 @@ def unlogged_tables(session: Session) -> list[str]:
     return [row[0] or "" for row in session.query(_UNLOGGED)]
 
 
-def unlogged_changed(session: Session) -> list[str]:
-    """The unlogged tables of which sessions that have ended have changed rows.
+def unlogged_changed(session: Session, major: int) -> list[str]:
+    """The unlogged tables of which the other sessions of this database have changed rows, once these ended.
 
-    Up to PostgreSQL 14 their counts come a moment later than their end (manual, 28.2.2).
+    A session hands over its counts before it has ended. Raises Undecided where one does not end.
     """
-    ends_s = time.monotonic() + COUNTED_S
+    ends_s = time.monotonic() + ENDED_DEADLINE_S
+    while session.value(_OTHERS) != "0":
+        if time.monotonic() > ends_s:
+            raise Undecided(
+                f"a session of the script's has not ended within {ENDED_DEADLINE_S:g} s, so nobody can tell "
+                "what it writes",
+                where="pgbench",
+            )
+        time.sleep(POLL_S)
+    ends_s = time.monotonic() + (COUNTED_S if major < SHARED_COUNTS_SINCE else 0.0)
     while True:
         found = [row[0] or "" for row in session.query(_CHANGED_UNLOGGED)]
         if found or time.monotonic() > ends_s:
             return found
-        time.sleep(COUNTED_S / 10)
+        time.sleep(POLL_S)
 
 
 def named_in(script: str, names: Sequence[str]) -> list[str]:
@@ -115,7 +133,15 @@ def refuse_tablespaces(session: Session) -> None:
         return
     for _, location, version in found:
         # Made by this very cluster: PostgreSQL refuses one that is there already.
-        shutil.rmtree(Path(location or "") / (version or ""), ignore_errors=True)
+        place = Path(location or "") / (version or "")
+        try:
+            shutil.rmtree(place)
+        except OSError as error:
+            raise MachineLacks(
+                f"a tablespace of --init-sql cannot be removed: {error.strerror}",
+                where=str(place),
+                hint="remove it by hand",
+            ) from error
     raise InvalidInput(
         f"tablespace {found[0][0]} lies outside of the private cluster, at {found[0][1]}",
         where="--init-sql",

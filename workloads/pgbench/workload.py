@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -27,7 +28,7 @@ from workloads.pgbench.identity import (
 )
 from workloads.pgbench.options import BUILTINS, BYTES_PER_SCALE, PgbenchOptions
 from workloads.pgbench.reader import PgbenchReader
-from workloads.pgbench.run import PgbenchRun
+from workloads.pgbench.run import FIRST, RUN, PgbenchRun, log_prefix
 from workloads.postgresql.preparation import (
     EACH_BEFORE,
     FIRST_LOAD_DEADLINE_S,
@@ -50,6 +51,8 @@ from pg_catalog.pg_db_role_setting s join pg_catalog.pg_database d on d.oid = s.
 pg_catalog.pg_database copy where d.datname = 'postgres' and copy.datname = '{TRIAL}'
 """
 """What ALTER DATABASE sets is no part of a copy."""
+COUNTING = "-c track_counts=on"
+_BRANCH = re.compile(r"\\\s*(el)?if\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -90,7 +93,9 @@ class PgbenchWorkload:
 
     @cached_property
     def _custom(self) -> Script | None:
-        return identified_custom(self.options.script, self.name) if self.options.script else None
+        if not self.options.script:
+            return None
+        return identified_custom(self.options.script, self.name, self.options.init_sql)
 
     @property
     def writes(self) -> bool:
@@ -149,7 +154,13 @@ class PgbenchWorkload:
             path = folder / "init.sql"
             path.write_text(self.options.init_sql, encoding="utf-8")
             arguments = ["--no-psqlrc", "--quiet", "-v", "ON_ERROR_STOP=1", "-f", str(path)]
-            self._to_end(server, "psql", arguments, folder / "init", deadline_s)
+            try:
+                self._to_end(server, "psql", arguments, folder / "init", deadline_s)
+            except InvalidInput:
+                # SQL that failed may have made a tablespace before it did.
+                with Session(server.address) as session:
+                    tables.refuse_tablespaces(session)
+                raise
             with Session(server.address) as session:
                 tables.refuse_tablespaces(session)
                 unlogged_tables = tables.unlogged_tables(session)
@@ -180,9 +191,9 @@ class PgbenchWorkload:
                 TRIAL,
             ]
             try:
-                self._to_end(server, "pgbench", arguments, folder / "trial", FIRST_LOAD_DEADLINE_S)
+                self._to_end(server, "pgbench", arguments, folder / "trial", FIRST_LOAD_DEADLINE_S, COUNTING)
                 with Session(server.address, TRIAL) as trial:
-                    return bool(tables.unlogged_changed(trial))
+                    changed = tables.unlogged_changed(trial, server.cluster.binaries.version.major)
             except InvalidInput as error:
                 with Session(server.address) as whole:
                     unlogged = tables.unlogged_tables(whole)
@@ -195,16 +206,41 @@ class PgbenchWorkload:
                     hint="leave unlogged tables out of --init-sql, or try the script by hand",
                 ) from error
             finally:
-                session.query(f"DROP DATABASE {TRIAL}")
+                session.query(f"DROP DATABASE {TRIAL} WITH (FORCE)")
+            return bool(changed) or self._may_still_write(server)
+
+    def _may_still_write(self, server: Server) -> bool:
+        """False after a trial without such a write; raises Undecided where the script may do otherwise."""
+        with Session(server.address) as session:
+            unlogged = tables.unlogged_tables(session)
+        named = tables.named_in(self.options.script, unlogged)
+        if named and _BRANCH.search(self.options.script):
+            raise Undecided(
+                f"the script names {named[0]}, an unlogged table, and wrote nothing to it in "
+                f"{TRIAL_TRANSACTIONS} transactions: its branches may do so later",
+                where=self.name,
+                hint="leave unlogged tables out of --init-sql, or give the branch a script of its own",
+            )
+        return False
 
     def _to_end(
-        self, server: Server, program: str, arguments: list[str], log: Path, deadline_s: float
+        self,
+        server: Server,
+        program: str,
+        arguments: list[str],
+        log: Path,
+        deadline_s: float,
+        options: str = "",
     ) -> None:
         command = [str(server.cluster.binaries.program(program)), *arguments]
         spec = LaunchSpec(
             command,
             log.with_suffix(".log"),
-            environment={**server.cluster.environment(), **server.address.environment()},
+            environment={
+                **server.cluster.environment(),
+                **server.address.environment(),
+                "PGOPTIONS": options,
+            },
             inherits=False,
         )
         with Child(spec, self.watcher) as child:
@@ -250,12 +286,12 @@ class PgbenchWorkload:
             if book is not None and plan.ticker_ms and script.writes and recorded:
                 each_before = EACH_BEFORE
                 with self._pgbench(
-                    server, plan, folder, "first", 0, [f"--transactions={EACH_BEFORE}"]
+                    server, plan, folder, FIRST, 0, [f"--transactions={EACH_BEFORE}"]
                 ) as first:
                     first.wait(FIRST_LOAD_DEADLINE_S, "a short first load")
                     _check_first_load(book, each_before, first.log_tail())
                 sample_syncs(server, book)
-            client = self._pgbench(server, plan, folder, "run", each_before, [f"--time={FOREVER_S}"])
+            client = self._pgbench(server, plan, folder, RUN, each_before, [f"--time={FOREVER_S}"])
         except BaseException:
             # Whatever it was, an interrupt included: the caller never sees this run.
             if book is not None:
@@ -266,7 +302,7 @@ class PgbenchWorkload:
             server,
             client,
             plan,
-            folder / "run-log",
+            log_prefix(folder, RUN),
             book,
             script.writes,
             each_before,
@@ -289,7 +325,7 @@ class PgbenchWorkload:
             f"--random-seed={plan.seed}",
             f"--define=duratune_n={each_before}",
             "--log",
-            f"--log-prefix={folder / f'{name}-log'}",
+            f"--log-prefix={log_prefix(folder, name)}",
             *until,
         ]
         if rate:

@@ -59,11 +59,12 @@ def settings_in_force(server: Server) -> str:
 def add_amcheck(server: Server) -> None:
     """Create the extension by which a recovered cluster is verified, where the installation has it.
 
-    Not every one has the contributed modules; verification says what it did without.
+    Not every one has the contributed modules; verification says what it did without. It lies in the schema
+    that every session looks through first, whatever search_path the user's SQL gives to the database.
     """
     with Session(server.address) as session:
         try:
-            session.query("CREATE EXTENSION IF NOT EXISTS amcheck")
+            session.query("CREATE EXTENSION IF NOT EXISTS amcheck WITH SCHEMA pg_catalog")
         except StatementFailed as error:
             if error.sqlstate not in _NO_EXTENSION:
                 raise

@@ -22,7 +22,8 @@ _NEW = (
     "SELECT sum(fsyncs)::bigint, sum(writes)::bigint FROM pg_stat_io "
     "WHERE object = 'wal' AND context = 'normal'"
 )
-_MAJOR_MIN, _NEW_MAJOR_MIN = 14, 18
+COUNTS_SINCE, _NEW_MAJOR_MIN = 14, 18
+"""PostgreSQL 13 has no such count."""
 
 
 def sample_syncs(server: Server, ledger: Ledger) -> None:
@@ -31,7 +32,7 @@ def sample_syncs(server: Server, ledger: Ledger) -> None:
     Raises Undecided if it never comes to rest.
     """
     major = server.cluster.binaries.version.major
-    if major < _MAJOR_MIN:
+    if major < COUNTS_SINCE:
         return
     query = _NEW if major >= _NEW_MAJOR_MIN else _OLD
     with Session(server.address) as session:

@@ -82,7 +82,7 @@ class PostgresqlVerifier:
     def verify(self, launch: PostgresqlLaunch, deadline_s: float, *, is_touched: bool = True) -> Recovered:
         """Recover the cluster that ``launch`` names, which is changed by it, and read it back twice.
 
-        Raises Undecided where it is the machine that stands in the way of a server.
+        Raises Undecided where it is the machine that stands in the way of a server, or of an answer of its.
         """
         # Only of the killed run it is asked how long its recovery may take later.
         images = 0 if self._is_hurried else integrity.page_image_bytes(launch.adopt())
@@ -111,7 +111,14 @@ class PostgresqlVerifier:
             faults += [("checksum", fault) for fault in integrity.wrong_checksums(launch.cluster)]
         neutral = Reading()
         try:
-            with launch.start_neutral(deadline_s=NEUTRAL_START_DEADLINE_S) as server:
+            # One that is slow to start after a clean stop, or to answer, is the machine's: Undecided, and so
+            # are a statement and a stop that do not end in their time.
+            server = launch.start_neutral(deadline_s=NEUTRAL_START_DEADLINE_S)
+        except (StartRefused, ServerDied) as error:
+            _refuse_the_machine(error)
+            faults.insert(0, ("neutral-open", str(error)))
+        else:
+            with server:
                 neutral = self._reader.read(server, "neutral-scan", is_whole=True)
                 checks += [NEUTRAL, *self._reader.checks]
                 if is_touched and not neutral.is_lost:
@@ -119,9 +126,6 @@ class PostgresqlVerifier:
                 if neutral.faults:
                     _refuse_a_kill(server, LOST_S if neutral.is_lost else 0.0)
                 faults += [*neutral.faults, *_logged(server)]
-        except (StartRefused, ServerDied, DeadlinePassed) as error:
-            _refuse_the_machine(error)
-            faults.insert(0, ("neutral-open", str(error)))
         checks.append(LOG)
         # The first to fail is what is told; a server that does not come back weighs most.
         stage, words = min(faults, key=lambda fault: fault[0] != "neutral-open", default=("", ""))
@@ -156,7 +160,7 @@ def _stop(server: Server, reading: Reading) -> None:
         return
     try:
         server.stop()
-    except (ServerDied, DeadlinePassed) as error:
+    except ServerDied as error:
         reading.faults.append(("stop", str(error)))
         reading.is_lost = True
 

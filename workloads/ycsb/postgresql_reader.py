@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engines.postgresql.server import Server
-from engines.postgresql.session import CANCELED, UNBOUNDED
+from engines.postgresql.session import READ_DEADLINE_S, is_of_the_machine
 from engines.process import Watcher
 from knobs.errors import DuratuneError, Undecided
 from workloads.postgresql.verifier import Reading
@@ -19,7 +19,7 @@ from workloads.ycsb.driver import PROGRAM, DriverProcess, lifeline, write_spec
 from workloads.ycsb.postgresql import DATA_KEYS, ENGINE, conninfo
 from workloads.ycsb.properties import Properties
 
-READ_DEADLINE_S, _SEND_DEADLINE_S = 600.0, 10.0
+_SEND_DEADLINE_S = 10.0
 
 
 class PostgresqlYcsbReader:
@@ -53,7 +53,7 @@ class PostgresqlYcsbReader:
             {
                 **{name: self._properties[name] for name in DATA_KEYS if name in self._properties},
                 **lifeline(),
-                "pg.conninfo": conninfo(server.address, options=UNBOUNDED),
+                "pg.conninfo": conninfo(server.address, options=server.address.own_options),
                 "rows.path": str(rows),
                 "xmin.path": str(transactions),
             },
@@ -72,8 +72,10 @@ class PostgresqlYcsbReader:
         finally:
             for path in (rows, transactions, spec):
                 path.unlink(missing_ok=True)
-        if sqlstate == CANCELED:
-            raise Undecided(error, where=stage, hint="a statement was ended from outside")
+        if is_of_the_machine(sqlstate):
+            raise Undecided(
+                error, where=stage, hint="it was ended from outside, or the machine lacks something"
+            )
         if error:
             reading.faults.append((stage, error))
             # What a server refuses has a state; what has none is a connection that was lost (libpq).
