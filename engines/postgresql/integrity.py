@@ -76,13 +76,12 @@ def wrong_checksums(cluster: Cluster) -> list[str]:
         while (partial := _PARTIAL_PAGE.search(done.stderr)) is not None:
             _cut_to_pages(cluster.data / partial[1].removeprefix(seen.path).lstrip("/"))
             done = cluster.run("pg_checksums", ["--check", "-D", seen.path], seen, CHECKSUMS_DEADLINE_S)
-    pages = _WRONG_PAGE.findall(done.stderr)
     wrong = [
         f"block {block} of {file.removeprefix(seen.path).lstrip('/')}"
-        for file, block in pages
+        for file, block in _WRONG_PAGE.findall(done.stderr)
         if not _MAP.search(file)
     ]
-    if done.returncode != 0 and (not pages or _ALL_READ not in done.stdout):
+    if not wrong and done.returncode != 0 and _ALL_READ not in done.stdout:
         raise Undecided(f"pg_checksums: {done.stderr.strip()[-500:]}", where=str(cluster.data))
     return [f"{len(wrong)} pages do not verify: {', '.join(wrong[:FAULTS_MAX])}"] if wrong else []
 

@@ -119,8 +119,9 @@ class Told:
 
     data = Path("/x/data")
 
-    def __init__(self, code: int, *said: str) -> None:
+    def __init__(self, code: int, *said: str, is_whole: bool = True) -> None:
         self.code, self.said = code, "\n".join(said)
+        self.ends = "Checksum operation completed\nFiles scanned:   961\n" if is_whole else ""
 
     @contextmanager
     def seen(self) -> Iterator[Seen]:
@@ -131,11 +132,11 @@ class Told:
     ) -> subprocess.CompletedProcess[str]:
         assert (program, "--check" in arguments, seen.path in arguments) == ("pg_checksums", True, True)
         assert deadline_s > 0
-        return subprocess.CompletedProcess([program], self.code, "", self.said)
+        return subprocess.CompletedProcess([program], self.code, self.ends, self.said)
 
 
-def wrong(code: int, *said: str) -> list[str]:
-    return wrong_checksums(cast(Cluster, Told(code, *said)))
+def wrong(code: int, *said: str, is_whole: bool = True) -> list[str]:
+    return wrong_checksums(cast(Cluster, Told(code, *said, is_whole=is_whole)))
 
 
 def page(file: str, block: int) -> str:
@@ -166,4 +167,8 @@ def test_of_many_pages_a_few_are_named_and_all_counted() -> None:
 
 def test_a_check_that_cannot_be_done_decides_nothing() -> None:
     with pytest.raises(Undecided, match="cluster must be shut down"):
-        wrong(1, "pg_checksums: error: cluster must be shut down")
+        wrong(1, "pg_checksums: error: cluster must be shut down", is_whole=False)
+    cannot = "pg_checksums: error: could not open file"
+    with pytest.raises(Undecided, match="could not open file"):
+        wrong(1, page("16384_fsm", 0), cannot, is_whole=False)
+    assert len(wrong(1, page("16384", 0), cannot, is_whole=False)) == 1
