@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from crashlab.controls import Control
+from crashlab.judging.verdict import Verdict
 from engines import host
 from engines.postgresql import binaries
 from engines.rocksdb.engine import RocksdbEngine
@@ -91,6 +92,8 @@ def _line(journal: Journal, row: Row, expected: Expected, seeds: int) -> str:
     right = sum(result["contracts"][expected.contract][expected.of]["right"] for result in results)
     unfinished = f" ({len(results)} of {seeds} run)" if len(results) != seeds else ""
     wanted = " ".join(filter(None, [expected.verdict.value, expected.reason]))
+    if expected.verdict is Verdict.BROKEN and row.breaks_each:
+        wanted += f", in {' and in '.join(f'`{model}`' for model in row.breaks_each)}"
     contract = f"`{expected.contract}`" + _AT[expected.of]
     return f"| {row.name} | {contract} | {wanted} | {right} / {len(results)}{unfinished} |"
 
