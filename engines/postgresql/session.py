@@ -55,6 +55,18 @@ def own_options(major: int) -> str:
     return " ".join([_UNBOUNDED, _TOLD, *later])
 
 
+def conninfo(address: Address, database: str = "postgres", **more: str) -> str:
+    """How libpq finds a server, and what else it is told (manual, "Keyword/Value Connection Strings")."""
+    values = {
+        "host": str(address.sockets),
+        "port": str(address.port),
+        "user": address.user,
+        "dbname": database,
+        **more,
+    }
+    return " ".join(f"{name}={_quoted(value)}" for name, value in values.items())
+
+
 def is_of_the_machine(sqlstate: str) -> bool:
     """Whether an error with this SQLSTATE says nothing of the data (manual, Appendix A)."""
     return sqlstate in _CANCELED or sqlstate.startswith(_RESOURCES)
@@ -100,16 +112,14 @@ class Session:
         """
         self._pq, self._error = _libpq()
         is_own = user is None and not is_clients
-        parameters = {
-            "host": str(address.sockets),
-            "port": str(address.port),
-            "user": user or address.user,
-            "dbname": database,
-            "options": f"{address.own_options} {options}" if is_own else options,
-            "application_name": "duratune",
-            "client_encoding": "UTF8",
-        }
-        text = " ".join(f"{name}={_quoted(value)}" for name, value in parameters.items())
+        text = conninfo(
+            address,
+            database,
+            user=user or address.user,
+            options=f"{address.own_options} {options}" if is_own else options,
+            application_name="duratune",
+            client_encoding="UTF8",
+        )
         self._connection: PGconn = self._pq.PGconn.connect_start(text.encode())
         try:
             self._connect(time.monotonic() + deadline_s)

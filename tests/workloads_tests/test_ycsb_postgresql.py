@@ -17,7 +17,7 @@ from crashlab.judging.oracle import Cut, History, judge
 from crashlab.judging.verdict import Judgement, Verdict
 from engines.postgresql.launch import PostgresqlLaunch
 from engines.postgresql.refusal import ServerDied
-from engines.postgresql.session import Session
+from engines.postgresql.session import Session, conninfo
 from engines.rocksdb.launch import RocksdbLaunch
 from knobs.contract import Contract
 from knobs.errors import InvalidInput, Undecided
@@ -35,7 +35,7 @@ from workloads.ledger import (
 from workloads.workload import CHECKSUM_RIGHT, EFFECTIVE_NAME, HEADER_READABLE, Plan, Recovered
 from workloads.ycsb.driver import DriverProcess, write_spec
 from workloads.ycsb.keys import field_name, key_name
-from workloads.ycsb.postgresql import conninfo, statements_acknowledged
+from workloads.ycsb.postgresql import statements_acknowledged
 from workloads.ycsb.postgresql_reader import PostgresqlYcsbReader
 from workloads.ycsb.spec import run_spec
 from workloads.ycsb.workload import YcsbWorkload

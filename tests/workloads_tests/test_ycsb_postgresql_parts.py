@@ -15,12 +15,13 @@ from hypothesis import strategies as st
 
 import workloads.ycsb
 from engines.postgresql.server import Address
+from engines.postgresql.session import conninfo
 from knobs.errors import InvalidInput, MachineLacks, Undecided
 from tests.workloads_tests.ycsb_lab import DEADLINE_S, ycsb
 from workloads.workload import Plan
 from workloads.ycsb.driver import DriverProcess, write_spec
 from workloads.ycsb.keys import field_name
-from workloads.ycsb.postgresql import conninfo, writes
+from workloads.ycsb.postgresql import writes
 from workloads.ycsb.postgresql_reader import transactions_known
 from workloads.ycsb.spec import run_spec
 

@@ -71,13 +71,6 @@ def token(client: int, sequence: int) -> int:
     return TOKEN_BASE + client * CLIENT_STEP + sequence
 
 
-def client_and_sequence(number: int) -> tuple[int, int]:
-    """Who wrote a token; raises ValueError where it is none."""
-    if not TOKEN_BASE < number < TOKEN_BASE + TOKENS:
-        raise ValueError(f"{number} is no token")
-    return divmod(number - TOKEN_BASE, CLIENT_STEP)
-
-
 def identified_builtin(text: str, name: str) -> Script:
     """A built-in script, as pgbench itself shows it, with its token in the history row.
 

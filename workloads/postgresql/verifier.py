@@ -24,12 +24,11 @@ from engines.postgresql.server import Server
 from engines.postgresql.session import ConnectionLost
 from engines.process import DeadlinePassed
 from knobs.errors import DuratuneError, Undecided
+from workloads.postgresql.preparation import LOST_S, POLL_S
 from workloads.workload import ROW, Recovered, Redo
 
 NEUTRAL_START_DEADLINE_S = 60.0
 """For a cluster that was stopped cleanly; what the first start took of its own deadline is no reason."""
-LOST_S, POLL_S = 5.0, 0.005
-"""How long a server has to say which of its processes was lost."""
 _KILLED = re.compile(r"signal (9\b|SIGKILL)")
 _OF_THE_MACHINE = ("memory", "in-use", "killed")
 """Causes of a refused start that say nothing of the state."""

@@ -14,7 +14,8 @@ from typing import Self
 import numpy as np
 
 from engines.postgresql.launch import PostgresqlLaunch
-from engines.postgresql.server import Address, Server
+from engines.postgresql.server import Server
+from engines.postgresql.session import conninfo
 from engines.process import Killed, Watcher
 from knobs.errors import DuratuneError, Undecided
 from workloads.ledger import Entries, Ledger
@@ -57,18 +58,6 @@ DATA_KEYS = (
 )
 """The properties that say what is loaded; the others say what is asked of it."""
 _NTH_SHIFT = 32
-
-
-def conninfo(address: Address, database: str = "postgres", options: str = "") -> str:
-    """How libpq finds the server (manual, "Keyword/Value Connection Strings"), and what it asks for."""
-    values = {
-        "host": str(address.sockets),
-        "port": str(address.port),
-        "user": address.user,
-        "dbname": database,
-        **({"options": options} if options else {}),
-    }
-    return " ".join(f"{name}={_quoted(value)}" for name, value in values.items())
 
 
 def writes(properties: Mapping[str, str]) -> bool:
@@ -256,8 +245,3 @@ def _check_all_done(written: list[int], log: Path) -> None:
             where=PROGRAM,
             hint=log.read_text(errors="replace")[-500:],
         )
-
-
-def _quoted(value: str) -> str:
-    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"

@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engines.postgresql.server import Server
-from engines.postgresql.session import READ_DEADLINE_S, is_of_the_machine
+from engines.postgresql.session import READ_DEADLINE_S, conninfo, is_of_the_machine
 from engines.process import Watcher
 from knobs.errors import DuratuneError, Undecided
 from workloads.postgresql.verifier import Reading
 from workloads.workload import ROW
 from workloads.ycsb.driver import PROGRAM, DriverProcess, lifeline, write_spec
-from workloads.ycsb.postgresql import DATA_KEYS, ENGINE, conninfo
+from workloads.ycsb.postgresql import DATA_KEYS, ENGINE
 from workloads.ycsb.properties import Properties
 
 _SEND_DEADLINE_S = 10.0
