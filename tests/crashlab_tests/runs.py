@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from crashlab.controls import Control
 from crashlab.judging.judge import RecoveredState
 from crashlab.judging.oracle import Cut, History
+from crashlab.judging.verdict import Verdict
 from crashlab.kill import KilledRun
 from crashlab.recording.recorded import Facts, Recording
 from crashlab.states.disk import Disk
@@ -19,6 +21,12 @@ from engines.rocksdb.log_reader import RocksdbLogReader
 from tests.crashlab_tests.tapes import MILLISECOND, Tape
 from workloads.workload import ROW, Recovered
 
+RIGHT = [
+    Control(f"{name}.{pick}", wanted, wanted)
+    for pick, wanted in (("lossy", Verdict.BROKEN), ("honest", Verdict.HELD))
+    for name in ("cache", "kill", "synced")
+]
+"""Controls that came out as they must, for evidence whose controls are not what is tested."""
 NOTHING: npt.NDArray[np.void] = np.empty(0, dtype=ROW)
 
 

@@ -12,14 +12,11 @@ from crashlab.judging.verdict import Verdict
 from crashlab.kill import KilledRun
 from knobs.contract import Contract
 from tests.crashlab_tests.histories import W, history, initial_rows, rows
-from tests.crashlab_tests.runs import killed, recorded_log, recording, recovered, state
+from tests.crashlab_tests.runs import RIGHT, killed, recorded_log, recording, recovered, state
 from workloads.workload import Recovered
 
 HELD, UNKNOWN, BROKEN = Verdict.HELD, Verdict.UNKNOWN, Verdict.BROKEN
 STRICT, PROCESS = Contract("strict"), Contract("process")
-KINDS = ("cache", "synced", "kill")
-RIGHT = [Control(f"{name}.lossy", BROKEN, BROKEN) for name in KINDS]
-RIGHT += [Control(f"{name}.honest", HELD, HELD) for name in KINDS]
 
 # Two writes, acknowledged at 22 and 824 ms.
 PAST = history([W(1, 0, 21, 22), W(1, 1, 823, 824)], initial_records=2)
@@ -216,3 +213,11 @@ def test_only_uniform_moments_bound_the_share_that_breaks() -> None:
 def test_evidence_judged_again_is_the_same() -> None:
     made = evidence(*both(recovered(FIRST_LOST)), kill=killed(PAST, recovered(SHORT), END))
     assert made.under(STRICT) == made.under(STRICT)
+
+
+def test_without_any_control_nothing_is_held() -> None:
+    assert unknown_because([]) == "no control was run"
+    found = evidence(*both(recovered(WHOLE)), kill=killed(PAST, recovered(WHOLE), END), controls=[]).under(
+        STRICT
+    )
+    assert (found.verdict, found.process_crash.verdict, found.power_cut.verdict) == (UNKNOWN,) * 3

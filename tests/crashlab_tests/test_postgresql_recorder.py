@@ -28,6 +28,7 @@ from knobs.errors import MachineLacks, Undecided
 from tests.crashlab_tests import postgresql_table
 from tests.crashlab_tests.labs import open_lab
 from tests.crashlab_tests.preload_tests.programs import SOURCES, build_recorder, compile_c
+from tests.crashlab_tests.runs import RIGHT
 from tests.crashlab_tests.test_validation import DroppingRecorder
 from tests.engines_tests.postgresql_engines import nothing_left
 from workloads.pgbench.run import PgbenchRun
@@ -205,7 +206,7 @@ def test_a_recorder_that_misses_a_call_of_the_servers_is_not_believed(
     assert [each for each in recording.facts.faults if each.startswith(fault)]
     assert not any(each.startswith("canary") for each in recording.facts.faults)
     assert plan_all(recording, {"synced": 3}, 1) == []
-    found = CrashEvidence(None, recording, [], []).under(STRICT)
+    found = CrashEvidence(None, recording, [], RIGHT).under(STRICT)
     assert (found.verdict, found.power_cut.verdict) == (UNKNOWN, UNKNOWN)
     assert "not believed" in found.power_cut.unknown_why
 

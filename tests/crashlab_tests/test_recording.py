@@ -23,6 +23,7 @@ from knobs.contract import Contract
 from knobs.errors import Undecided
 from tests.crashlab_tests.labs import open_lab
 from tests.crashlab_tests.rocksdb_table import SYNC, subject
+from tests.crashlab_tests.runs import RIGHT
 from tests.crashlab_tests.verdict_table import RECORD
 from workloads.ledger import STOP_LEDGER_FULL, STOP_NONE, STOP_WRITE_LOG_FULL, Ledger
 from workloads.workload import Event, Plan
@@ -242,5 +243,5 @@ def test_a_run_that_is_full_before_a_provocation_has_ended_is_a_valid_run(
     assert facts.faults == () and facts.operations > 100
     (said,) = facts.notes
     assert said.startswith(note) and said.endswith(" operations; 0 of 3 provocations had ended")
-    assert CrashEvidence(None, recording, states, []).under(STRICT).verdict is Verdict.HELD
+    assert CrashEvidence(None, recording, states, RIGHT).under(STRICT).verdict is Verdict.HELD
     assert recording.audit.acks > 100

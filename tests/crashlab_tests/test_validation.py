@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from crashlab.controls import Control, unknown_because
+from crashlab.controls import unknown_because
 from crashlab.judging.evidence import CrashEvidence
 from crashlab.judging.verdict import Verdict
 from crashlab.preload.recorder import PreloadRecorder
@@ -22,13 +22,13 @@ from knobs.rocksdb.options_file import parse
 from tests.crashlab_tests.labs import open_lab
 from tests.crashlab_tests.preload_tests.programs import SOURCES, build_recorder, compile_c
 from tests.crashlab_tests.rocksdb_table import SYNC, TABLE, subject
+from tests.crashlab_tests.runs import RIGHT
 from tests.crashlab_tests.verdict_table import MEASURE, RECORD
 
 pytestmark = pytest.mark.slow
 
 HELD, UNKNOWN, BROKEN = Verdict.HELD, Verdict.UNKNOWN, Verdict.BROKEN
 STRICT, PROCESS = Contract("strict"), Contract("process")
-NO_CONTROLS: list[Control] = []
 DISABLE_WAL = ("WriteOptions.disableWAL", "true")
 
 
@@ -42,11 +42,11 @@ def recorded(lab: Lab, tested: Subject, folder: Path, seed: int, plan: RecordPla
     """A recorded run alone, with its states."""
     recording = lab.record(tested, STRICT, plan, folder / "recording", seed)
     states = lab.recover(recording, tested, plan_all(recording, split_states(CONTROLS, 9), seed))
-    return CrashEvidence(None, recording, states, NO_CONTROLS)
+    return CrashEvidence(None, recording, states, RIGHT)
 
 
 def validated(lab: Lab, tested: Subject, folder: Path, seed: int, plan: RecordPlan = RECORD) -> CrashEvidence:
-    """A killed run and a recorded one, without controls."""
+    """A killed run and a recorded one."""
     killed = lab.measure(tested, MEASURE, seed)
     return replace(recorded(lab, tested, folder, seed, plan), killed=killed)
 

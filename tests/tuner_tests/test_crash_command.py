@@ -158,7 +158,7 @@ def test_a_replay_stands_on_the_controls_of_its_run(broken: tuple[Room, Ended], 
         saved.write_text(whole)
     assert (again.code, again.document["verdict"]) == (4, "UNKNOWN")
     why = "no control was run" if wrong == "none" else "control synced.lossy is HELD where it must be BROKEN"
-    assert again.document["unknown_why"] == why
+    assert again.document["unknown_why"].startswith(why)
 
 
 @pytest.mark.parametrize("state", ["nonsense", "cache@1", "synced@x#1", "rotten@5#1", "cache@-5#1", "@1#1"])
