@@ -32,7 +32,8 @@ from knobs.errors import Undecided
 from workloads.ledger import ENTRY_BYTES, STOP_LEDGER_FULL, STOP_WRITE_LOG_FULL, Ledger
 from workloads.workload import Event, Plan, Run
 
-LOG_BYTES = 512 << 20
+LOG_BYTES, LOG_READY_BYTES = 512 << 20, 128 << 20
+"""The log's room, and what of it has its memory before the run: about what a second of pgbench writes."""
 SPARE_ENTRIES = 100_000
 """What a client may write while what is provoked goes on; untouched pages of it take no memory."""
 REACH_DEADLINE_S = 120.0
@@ -105,7 +106,8 @@ def _record_into(
         else:
             base_inodes[relative] = path.stat().st_ino
     log_path, ledger_path = shared / "write.log", shared / "ledger"
-    WriteLog.create(log_path, _log_bytes(plan))
+    log_room = _log_bytes(plan)
+    WriteLog.create(log_path, log_room, ready_bytes=min(log_room, LOG_READY_BYTES))
     with Ledger.create(ledger_path, subject.threads, _ledger_capacity(subject, plan)) as ledger:
         canary = recorder.run_canary(root, log_path, ledger_path)
         launch = subject.launch(folder).at(live)

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from crashlab.recording.record import LOG_READY_BYTES
 from crashlab.recording.recorder import Recorder
 from crashlab.recording.write_log import WriteLog
 from crashlab.subject import Subject
@@ -77,7 +78,7 @@ class Driver:
         if self.recorder is None:
             return {}
         assert shutil.disk_usage(shared).free > LOG_BYTES // 2, "too little shared memory for a write log"
-        WriteLog.create(shared / "write.log", LOG_BYTES)
+        WriteLog.create(shared / "write.log", LOG_BYTES, ready_bytes=LOG_READY_BYTES)
         return self.recorder.environment(root, shared / "write.log", shared / "ledger")
 
     @contextmanager

@@ -12,6 +12,7 @@ import psutil
 
 from crashlab.preload.access import opened_to
 from crashlab.preload.processes import ProcessList
+from crashlab.recording.record import LOG_READY_BYTES
 from crashlab.recording.write_log import WriteLog
 from crashlab.subject import Subject
 from engines.postgresql.launch import PostgresqlLaunch
@@ -79,7 +80,7 @@ class PgbenchRuns:
         with Ledger.create(ledger, self.subject.threads, capacity):
             if self.mode == "recorded":
                 other = shared / "write.log"
-                WriteLog.create(other, LOG_BYTES)
+                WriteLog.create(other, LOG_BYTES, ready_bytes=LOG_READY_BYTES)
                 environment = recorder.environment(root, other, ledger)
             else:
                 other = shared / "processes"

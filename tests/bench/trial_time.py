@@ -20,6 +20,7 @@ from crashlab.judging.verdict import Verdict
 from crashlab.validate import Lab
 from engines.process import Killed, Watcher
 from tests.bench.figures import Figure
+from tests.crashlab_tests.runs import RIGHT
 from tuner.request import Request
 from tuner.search.trial import Reference, TrialPlan, TrialResult, TrialRunner
 from workloads.workload import Event, Plan, Recovered, Run, Verifier, Workload
@@ -211,7 +212,7 @@ def _timed(
 ) -> tuple[TrialResult, float]:
     watched = WatchedWorkload(request.workload, stopwatch=stopwatch)
     reference.subject = replace(reference.subject, workload=watched)
-    runner = TrialRunner(lab, replace(request, workload=watched), plan, reference, [])
+    runner = TrialRunner(lab, replace(request, workload=watched), plan, reference, RIGHT)
     room = folder / f"trial-{number}"
     room.mkdir()
     begin_s = time.monotonic()
