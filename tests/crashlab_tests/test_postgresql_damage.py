@@ -64,16 +64,20 @@ class KilledLoad:
         is_touched: bool = True,
     ) -> Recovered:
         """Recover a clone under these settings, with something planted into it before."""
-        place = self.lab.place("clone")
-        launch: PostgresqlLaunch = self.lab.engine.launch(settings or {}, place)
-        launch.database.mkdir()
-        self.launch.cluster.clone(launch.database)
+        launch = self.cloned(settings)
         if plant is not None:
             plant(launch)
-        with nothing_left(launch.cluster.data), TPCB.verifier(place) as verifier:
+        with nothing_left(launch.cluster.data), TPCB.verifier(launch.database.parent) as verifier:
             found = verifier.verify(launch, DEADLINE_S, is_touched=is_touched)
-        self.lab.scratch.remove(place)
+        self.lab.scratch.remove(launch.database.parent)
         return found
+
+    def cloned(self, settings: Mapping[str, str] | None = None) -> PostgresqlLaunch:
+        """A clone of the killed cluster, in a folder of its own."""
+        launch: PostgresqlLaunch = self.lab.engine.launch(settings or {}, self.lab.place("clone"))
+        launch.database.mkdir()
+        self.launch.cluster.clone(launch.database)
+        return launch
 
     def judged(self, recovered: Recovered) -> Judgement:
         return judge_recovered(self.history, recovered, self.cut, STRICT, "process-crash")
@@ -262,13 +266,10 @@ def test_loaded_rows_that_are_gone_are_lost(load: KilledLoad) -> None:
 
 def test_what_a_script_of_the_users_deletes_is_not_lost(load: KilledLoad) -> None:
     """Its own tokens are in the rider's table, which is empty here: the load was another."""
-    place = load.lab.place("custom")
-    launch: PostgresqlLaunch = load.lab.engine.launch({}, place)
-    launch.database.mkdir()
-    load.launch.cluster.clone(launch.database)
+    launch = load.cloned()
     by("delete from pgbench_accounts where aid < 10", "drop table pgbench_tellers")(launch)
     custom = TPCB.with_options(script="DELETE FROM pgbench_accounts WHERE aid = 1;")
-    recovered = custom.verify(launch, place, DEADLINE_S)
+    recovered = custom.verify(launch, launch.database.parent, DEADLINE_S)
     assert (recovered.recovered, recovered.error, recovered.base_rows_lost) == (True, "", 0)
     assert LOADED not in recovered.checks and BALANCES not in recovered.checks
     assert len(recovered.candidate) == 0
@@ -332,22 +333,16 @@ def test_what_a_database_sets_hides_no_damage(unchecked: KilledLoad) -> None:
 
 
 def test_a_search_path_of_the_users_is_no_fault_of_the_data(load: KilledLoad) -> None:
-    place = load.lab.place("custom")
-    launch: PostgresqlLaunch = load.lab.engine.launch({}, place)
-    launch.database.mkdir()
-    load.launch.cluster.clone(launch.database)
+    launch = load.cloned()
     by("CREATE SCHEMA app", "ALTER DATABASE postgres SET search_path = app")(launch)
-    recovered = TPCB.with_options(script="DELETE FROM t;").verify(launch, place, DEADLINE_S)
+    recovered = TPCB.with_options(script="DELETE FROM t;").verify(launch, launch.database.parent, DEADLINE_S)
     assert (recovered.recovered, recovered.error) == (True, "")
     assert any("amcheck" in check for check in recovered.checks)
 
 
 def test_checksums_that_were_not_all_read_are_no_clean_ones(load: KilledLoad) -> None:
     """What was read has a wrong page that does not count, and then comes a file that cannot be read."""
-    place = load.lab.place("clone")
-    launch: PostgresqlLaunch = load.lab.engine.launch({}, place)
-    launch.database.mkdir()
-    load.launch.cluster.clone(launch.database)
+    launch = load.cloned()
     aside = file_of(launch, "aside")
     with next((launch.cluster.data / "global").glob("*_fsm")).open("r+b") as file:
         file.seek(4000)
@@ -373,10 +368,7 @@ class Slow:
 
 
 def test_a_neutral_server_that_is_slow_to_answer_says_nothing_of_the_data(load: KilledLoad) -> None:
-    place = load.lab.place("clone")
-    launch: PostgresqlLaunch = load.lab.engine.launch({}, place)
-    launch.database.mkdir()
-    load.launch.cluster.clone(launch.database)
+    launch = load.cloned()
     with (
         nothing_left(launch.cluster.data),
         PostgresqlVerifier(Slow(), is_hurried=True) as verifier,
