@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from crashlab.judging.evidence import CrashEvidence
 from crashlab.kill import MeasurePlan
 from crashlab.recording.record import RecordPlan
 from crashlab.subject import Subject
 from crashlab.validate import Lab
 from engines.postgresql import binaries, server_user
+from engines.postgresql.binaries import Binaries
 from engines.postgresql.engine import PostgresqlEngine
 from engines.process import Watcher
 from tests.crashlab_tests.labs import WatchedLab
@@ -88,15 +91,14 @@ ROWS = (
     Row("ycsb:a, synchronous_commit=off", (_OFF,), _LOSES, load=_YCSB),
 )
 
+NEWEST_ROWS = tuple(
+    row for row in ROWS if row.name in ("defaults", "synchronous_commit=off", "full_page_writes=off")
+)
+"""What is looked at on the newest PostgreSQL besides."""
 
-def subject(lab: Lab, row: Row | None = None) -> Subject:
-    """The newest PostgreSQL here with the row's settings over its defaults, at scale 1."""
-    engine = PostgresqlEngine(binaries.find(), server_user.choose())
-    return subject_of(engine, lab, row)
 
-
-def subject_of(engine: PostgresqlEngine, lab: Lab, row: Row | None = None) -> Subject:
-    """The same for one installation."""
+def _subject_of(engine: PostgresqlEngine, lab: Lab, row: Row | None = None) -> Subject:
+    """An installation with the row's settings over its defaults, at scale 1."""
     load = dict(row.load) if row is not None else {}
     workload = registry.find(load.get("workload", "pgbench:tpcb-like"), _watcher(lab))
     if isinstance(workload, YcsbWorkload):
@@ -120,22 +122,32 @@ def _watcher(lab: Lab) -> Watcher | None:
     return lab.watcher if isinstance(lab, WatchedLab) else None
 
 
-def _deviations(row: Row, evidence: CrashEvidence) -> tuple[str, ...]:
-    del row
-    assert evidence.killed is not None
-    engine = PostgresqlEngine(binaries.find(), server_user.choose())
-    return tuple(finding.setting for finding in engine.differences(evidence.killed.effective))
+def table_of(find: Callable[[], Binaries], rows: tuple[Row, ...]) -> Table:
+    """These rows on the installation that is found when the first of them is run."""
+
+    def engine() -> PostgresqlEngine:
+        return PostgresqlEngine(find(), server_user.choose())
+
+    def subject(lab: Lab, row: Row | None = None) -> Subject:
+        return _subject_of(engine(), lab, row)
+
+    def deviations(row: Row, evidence: CrashEvidence) -> tuple[str, ...]:
+        del row
+        assert evidence.killed is not None
+        return tuple(finding.setting for finding in engine().differences(evidence.killed.effective))
+
+    return Table(
+        engine="postgresql",
+        command="duratune crash postgresql --workload pgbench:tpcb-like",
+        rows=rows,
+        models=("cache", "synced", "torn", "torn-512"),
+        states=24,
+        subject=subject,
+        deviations=deviations,
+        needs_reach=True,
+        measure=MeasurePlan(warmup_s=0.2, measure_s=0.8),
+        record=RecordPlan(operations=1_500),
+    )
 
 
-TABLE = Table(
-    engine="postgresql",
-    command="duratune crash postgresql --workload pgbench:tpcb-like",
-    rows=ROWS,
-    models=("cache", "synced", "torn", "torn-512"),
-    states=24,
-    subject=subject,
-    deviations=_deviations,
-    needs_reach=True,
-    measure=MeasurePlan(warmup_s=0.2, measure_s=0.8),
-    record=RecordPlan(operations=1_500),
-)
+TABLE = table_of(binaries.find, ROWS)

@@ -52,7 +52,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 @pytest.fixture(scope="module")
 def honest(lab: Lab) -> Subject:
     try:
-        return postgresql_table.subject(lab)
+        return postgresql_table.TABLE.subject(lab)
     except MachineLacks as error:
         pytest.skip(str(error))
 

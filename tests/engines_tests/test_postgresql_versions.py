@@ -1,5 +1,6 @@
-"""Every version of PostgreSQL that is named here is created, started, killed, recovered and stopped.
+"""Every version of PostgreSQL that is here is created, started, killed, recovered and stopped.
 
+They are the distribution's and the newest one that `make test` sets up.
 DURATUNE_TEST_BINDIRS names further folders of programs, parted by colons; they must be readable for the
 server's user.
 """
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from engines.postgresql import binaries, shared_memory
-from engines.postgresql.binaries import DEBIAN_FOLDER
+from engines.postgresql.binaries import DEBIAN_FOLDER, Binaries
 from engines.postgresql.cluster import create
 from engines.postgresql.memory import ask
 from engines.postgresql.readback import compare, read
@@ -21,6 +22,7 @@ from engines.postgresql.server import start
 from engines.postgresql.server_user import ServerUser
 from engines.postgresql.session import Session
 from engines.scratch import Scratch
+from tests.engines_tests import newest_postgresql
 
 NAMED = [Path(name) for name in os.environ.get("DURATUNE_TEST_BINDIRS", "").split(":") if name]
 FOLDERS = [*sorted(DEBIAN_FOLDER.glob("*/bin")), *NAMED]
@@ -32,7 +34,20 @@ FOLDERS = [*sorted(DEBIAN_FOLDER.glob("*/bin")), *NAMED]
 )
 @pytest.mark.parametrize("checksums", [True, False])
 def test_a_version(folder: Path, checksums: bool, user: ServerUser, tmp_path: Path) -> None:
-    made = create(binaries.find(folder), user, tmp_path, checksums=checksums)
+    _is_created_started_killed_recovered_and_stopped(binaries.find(folder), user, tmp_path, checksums)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("checksums", [True, False])
+def test_the_newest(checksums: bool, user: ServerUser, tmp_path: Path) -> None:
+    with newest_postgresql.unpacked() as found:
+        _is_created_started_killed_recovered_and_stopped(found, user, tmp_path, checksums)
+
+
+def _is_created_started_killed_recovered_and_stopped(
+    found: Binaries, user: ServerUser, folder: Path, checksums: bool
+) -> None:
+    made = create(found, user, folder, checksums=checksums)
     with Scratch() as scratch:
         with (
             start(made, {"work_mem": "8MB"}, scratch=scratch, watcher=None) as server,

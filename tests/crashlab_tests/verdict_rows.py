@@ -1,16 +1,14 @@
-"""The verdict tables on the real engines, one seed a row, judged under each contract from the same runs.
+"""What each row of a verdict table must show on its real engine, one seed a row, under each of its contracts.
 
 `make proof` does the same over twenty seeds (tests/proof/).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-
-import pytest
 
 from crashlab.controls import Control
 from crashlab.judging.evidence import CrashEvidence
@@ -18,63 +16,42 @@ from crashlab.judging.judge import judge_states
 from crashlab.judging.verdict import Verdict
 from crashlab.validate import Lab
 from knobs.contract import Contract
-from tests.crashlab_tests import postgresql_table, rocksdb_table
 from tests.crashlab_tests.labs import open_lab
 from tests.crashlab_tests.verdict_table import Row, Table, audit_faults, run_row, wrong
 from workloads.ledger import Ledger
-
-pytestmark = pytest.mark.slow
 
 STRICT = Contract("strict")
 STATES_MAX = 18
 """Enough for each row's verdict; `make proof` looks at more."""
 
 
-TABLES = (rocksdb_table.TABLE, postgresql_table.TABLE)
-
-
 @dataclass(frozen=True)
 class Batch:
-    """One engine's table, a lab for it, and the controls of these rows."""
+    """A table, a lab for it, and the controls that serve all of its rows."""
 
     table: Table
     lab: Lab
     controls: list[Control]
 
 
-@pytest.fixture(scope="module")
-def batches(tmp_path_factory: pytest.TempPathFactory, seed: int) -> Iterator[Callable[[Table], Batch]]:
-    """Each table's batch, made when it is first asked for: its controls serve all of its rows."""
-    made: dict[str, Batch] = {}
-    with ExitStack() as stack:
-
-        def batch_of(table: Table) -> Batch:
-            if table.engine not in made:
-                folder = tmp_path_factory.mktemp(table.engine)
-                lab = stack.enter_context(open_lab(folder, needs_reach=table.needs_reach))
-                controls = lab.controls(table.subject(lab), table.models, seed)
-                made[table.engine] = Batch(table, lab, controls)
-            return made[table.engine]
-
-        yield batch_of
+@contextmanager
+def open_batch(table: Table, folder: Path, seed: int) -> Iterator[Batch]:
+    """A batch whose data lie below ``folder``."""
+    with open_lab(folder, needs_reach=table.needs_reach) as lab:
+        yield Batch(table, lab, lab.controls(table.subject(lab), table.models, seed))
 
 
-@pytest.mark.parametrize("table", TABLES, ids=[table.engine for table in TABLES])
-def test_every_control_is_right(batches: Callable[[Table], Batch], table: Table) -> None:
-    batch = batches(table)
+def assert_controls_are_right(batch: Batch) -> None:
+    """Each model's, and the kill's: of both kinds, and all of them right."""
     wanted = {f"{name}.{kind}" for name in ("kill", *batch.table.models) for kind in ("lossy", "honest")}
     assert {control.name for control in batch.controls} == wanted
     assert [control for control in batch.controls if not control.right] == []
 
 
-@pytest.mark.parametrize(
-    ("table", "row"),
-    [pytest.param(table, row, id=f"{table.engine}-{row.name}") for table in TABLES for row in table.rows],
-)
-def test_row(batches: Callable[[Table], Batch], table: Table, row: Row, seed: int, tmp_path: Path) -> None:
-    batch = batches(table)
+def assert_row_is_right(batch: Batch, row: Row, seed: int, folder: Path) -> None:
+    """Run it: its verdicts are the table's, and the evidence is whole and can be repeated."""
     states = min(STATES_MAX, batch.table.states)
-    evidence = run_row(batch.table, row, batch.lab, tmp_path, batch.controls, seed, states)
+    evidence = run_row(batch.table, row, batch.lab, folder, batch.controls, seed, states)
     assert evidence.recording.facts.faults == ()
     assert wrong(batch.table, row, evidence) == []
     assert audit_faults(row, evidence) == []
