@@ -76,7 +76,7 @@ def recover_states(
     parent: Path,
     advance: Callable[[], None] = lambda: None,
 ) -> list[RecoveredState]:
-    """Rebuild and recover every planned state, as many at a time as there are cores.
+    """Rebuild and recover every planned state, `workers_at_most` at a time.
 
     ``parent`` takes the scratch folder, unless the engine's states are built in memory and there is room.
     """
@@ -102,8 +102,9 @@ def place_for(subject: Subject, needed_bytes: int, parent: Path) -> Path:
 
 
 def workers_at_most() -> int:
-    """How many states are recovered at a time."""
-    return os.cpu_count() or 1
+    """How many states are recovered at a time: one more than there are cores, for each waits now and then for
+    its engine to start or to stop."""
+    return (os.cpu_count() or 1) + 1
 
 
 class _Recoverer:

@@ -90,7 +90,10 @@ def test_postgresql_crash_states(place: PostgresqlLab, sheet: Sheet, tmp_path: P
         [
             Figure("states per minute", per_minute, "", goal, median(per_minute) >= STATES_PER_MINUTE_MIN),
             Figure("CPU time of a state, all processes", cpu_s, "s"),
-            Figure("states per minute that this CPU time allows", [60.0 * workers / one for one in cpu_s]),
+            Figure(
+                "states per minute that this CPU time allows",
+                [60.0 * (os.cpu_count() or 1) / s for s in cpu_s],
+            ),
             Figure("of it judging one state", judging_ms, "ms"),
         ],
     )
@@ -126,7 +129,7 @@ def test_postgresql_trial(place: PostgresqlLab, sheet: Sheet, tmp_path: Path) ->
     )
     workload = found.family.watched(found.workload, place.supervisor)
     request = replace(found, engine=place.engine, workload=workload)
-    plan = default_trial_plan(SECONDS, models=place.engine.controls)
+    plan = default_trial_plan(SECONDS, models=place.engine.controls, recorded=request.kind.recorded)
     figures = time_trials(place.lab, request, plan, TRIALS, OWN_S_MAX, tmp_path)
     sheet.add(
         "PostgreSQL: the time of a trial",

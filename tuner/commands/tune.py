@@ -101,7 +101,9 @@ def command(
         audit_only=audit_only,
         only=tuple(only or ()),
         exclude=(*(exclude or ()), *fixes),
-        trial=default_trial_plan(measure, request.target_per_s, request.engine.controls),
+        trial=default_trial_plan(
+            measure, request.target_per_s, request.engine.controls, request.kind.recorded
+        ),
         state_s=request.kind.state_s,
         trial_share=request.kind.trial_share,
         rivals=len(request.kind.search.rivals),

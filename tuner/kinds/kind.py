@@ -120,8 +120,8 @@ class Kind(Protocol):
     one's first; ``effective_name`` is the file that keeps a trial's settings in force; ``beyond_files`` says
     where settings live that no configuration file states, "" where there are none; ``state_s`` is how long
     one crash state takes to be recovered and judged, about; ``trial_share`` how long a
-    trial's recording and few states take, about, in shares of the controls' time; ``label`` stands before its
-    controls in doctor's report."""
+    trial's recording and few states take, about, in shares of the controls' time; ``recorded`` how many
+    operations of a trial are recorded; ``label`` stands before its controls in doctor's report."""
 
     name: str
     title: str
@@ -133,6 +133,7 @@ class Kind(Protocol):
     beyond_files: str
     state_s: float
     trial_share: float
+    recorded: int
     label: str
 
     @property

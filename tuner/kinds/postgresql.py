@@ -114,6 +114,7 @@ class PostgresqlKind:
     beyond_files = ""
     state_s = 0.5
     trial_share = 0.5
+    recorded = 2_000  # a transaction of pgbench writes about 20 kB of write log, and a trial reads all of it
     label = "postgresql "
     log_reader = PostgresqlLogReader()
     rules = PostgresqlKindRules()

@@ -116,6 +116,7 @@ class RocksdbKind:
     beyond_files = "WriteOptions are in no OPTIONS file (rocksdb/options.h)"
     state_s = 0.1
     trial_share = 1.0
+    recorded = 4_000
     label = ""
     log_reader = RocksdbLogReader()
     rules = RocksdbKindRules()

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from crashlab.kill import MeasurePlan
+from crashlab.recording.record import RecordPlan
 from crashlab.validate import split_states
-from tuner.search.trial import TrialPlan
+from tuner.search.trial import RECORDED, TrialPlan
 
 STATES_FEW, STATES_FULL = 6, 24
 """Crash states of every trial, and of one that would become the best."""
@@ -36,13 +37,17 @@ class StudyPlan:
 
 
 def default_trial_plan(
-    measure_s: float, target_per_s: float = 0.0, models: Iterable[str] = ("cache", "synced")
+    measure_s: float,
+    target_per_s: float = 0.0,
+    models: Iterable[str] = ("cache", "synced"),
+    recorded: int = RECORDED,
 ) -> TrialPlan:
-    """The usual trial with another length of its measured phase, in seconds, at this pace, and its states
-    shared out among these models."""
+    """The usual trial with another length of its measured phase, in seconds, at this pace, so many recorded
+    operations, and its states shared out among these models."""
     names = tuple(models)
     return TrialPlan(
         MeasurePlan(0.5, measure_s, target_per_s),
+        RecordPlan(operations=recorded),
         few=split_states(names, STATES_FEW),
         full=split_states(names, STATES_FULL),
     )
