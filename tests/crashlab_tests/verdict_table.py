@@ -49,9 +49,9 @@ class Row:
     """Settings over the engine's defaults, and the verdict of each contract.
 
     ``not_in_force`` are the settings that the read-back must name; ``says`` is what the evidence must say;
-    ``breaks_each`` are the models of which each must come out BROKEN; ``load`` is what is beside the
-    settings, in the words of the table's ``subject``; ``forgets`` tells that recovery may ignore what is
-    durable.
+    ``breaks_each`` and ``holds_each`` are the models of which each must come out so; ``load`` is what is
+    beside the settings, in the words of the table's ``subject``; ``forgets`` tells that recovery may ignore
+    what is durable.
     """
 
     name: str
@@ -60,6 +60,7 @@ class Row:
     not_in_force: tuple[str, ...] = ()
     says: str = ""
     breaks_each: tuple[str, ...] = ()
+    holds_each: tuple[str, ...] = ()
     load: tuple[tuple[str, str], ...] = ()
     forgets: bool = False
 
@@ -118,10 +119,12 @@ def wrong(table: Table, row: Row, evidence: CrashEvidence) -> list[str]:
     if silently != row.not_in_force:
         faults.append(f"not in force as proposed: {silently}, wanted {row.not_in_force}")
     whole = evidence.under(Contract("strict"))
-    for model in row.breaks_each:
+    each = [(model, BROKEN) for model in row.breaks_each] + [(model, HELD) for model in row.holds_each]
+    for model, wanted in each:
         found = whole.models.get(model)
-        if found is None or found.verdict is not BROKEN:
-            faults.append(f"{model} is {found.verdict.value if found else 'not judged'}, wanted BROKEN")
+        if found is None or found.verdict is not wanted:
+            seen = found.verdict.value if found else "not judged"
+            faults.append(f"{model} is {seen}, wanted {wanted.value}")
     if row.says and not any(row.says in line for line in _said(whole)):
         faults.append(f"no evidence says '{row.says}'")
     return faults
