@@ -3,8 +3,9 @@
 A short run's log is mostly images of whole pages: each page is written whole when it is first changed after
 a checkpoint has begun (manual, full_page_writes). An image is copied, a record is applied, so a byte of an
 image takes a small part of the time of a byte of a record. A long log has many more records and hardly more
-images, so it takes longer than its bytes tell: of a default pair's 922 MiB, really filled, recovery took 3.5 to
-4.7 times what bytes alone had predicted, and 0.9 to 1.4 times what this rule predicts (docs/recovery.md).
+images, so it takes longer than its bytes tell: of a default pair's 922 MiB, really filled, recovery took
+3.5 to 4.7 times what bytes alone had predicted, and 0.9 to 1.4 times what this rule predicts
+(docs/recovery.md).
 """
 
 from __future__ import annotations
