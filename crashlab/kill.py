@@ -6,7 +6,6 @@ just before the first signal are in doubt. This verdict needs no write log and s
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +27,7 @@ from crashlab.recording.recorder import Recorder
 from crashlab.subject import Subject
 from engines.engine import Engine, LogReader, LongestReplay, Replay
 from engines.process import Killed
-from engines.scratch import SHARED_MEMORY_FOLDER, Scratch
+from engines.scratch import SHARED_MEMORY_FOLDER, Scratch, remove_tree
 from knobs.contract import Contract
 from knobs.errors import MachineLacks
 from workloads.ledger import Ledger
@@ -181,7 +180,7 @@ def _run(
 
         def attempt() -> Recovered:
             clone = folder / "clone"
-            shutil.rmtree(clone, ignore_errors=True)
+            remove_tree(clone)
             clone_folder(launch.database, clone, reader)
             return subject.workload.verify(launch.at(clone), folder, RECOVERY_DEADLINE_S)
 

@@ -183,6 +183,13 @@ def _no_shared_memory(error: OSError) -> MachineLacks:
     )
 
 
+def remove_tree(folder: Path) -> None:
+    """Remove a folder inside of a scratch folder, and what dead servers whose data lie in it left in the
+    kernel, which can be found by way of them only. What cannot be removed stays, for the Scratch to try."""
+    shared_memory.release_below(folder)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
 def sweep() -> SweepReport:
     """Remove what dead duratune processes of this user have left behind; never raises for one of them."""
     report = SweepReport()

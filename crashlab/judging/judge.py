@@ -27,7 +27,7 @@ from crashlab.recording.recorded import Recording
 from crashlab.states.materialise import Materialiser
 from crashlab.states.plan import PlannedState
 from crashlab.subject import Subject
-from engines.scratch import SHARED_MEMORY_FOLDER, Scratch
+from engines.scratch import SHARED_MEMORY_FOLDER, Scratch, remove_tree
 from knobs.contract import Contract
 from workloads.workload import Recovered, Verifier
 
@@ -151,10 +151,10 @@ class _Recoverer:
                 except Exception as error:  # an exception inside a judgement is UNKNOWN, with its words kept
                     states.append(RecoveredState(state, None, f"{type(error).__name__}: {error}"))
                     # What is left of it is not to be made over: something may still be at work there.
-                    shutil.rmtree(target, ignore_errors=True)
+                    remove_tree(target)
                 finally:
                     self._advance()
-        shutil.rmtree(target, ignore_errors=True)
+        remove_tree(target)
         return states
 
     def _attempt(self, verifier: Verifier[Any], state: PlannedState, folder: Path, target: Path) -> Recovered:

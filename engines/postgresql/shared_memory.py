@@ -8,12 +8,14 @@ the same folder; a killed cluster of ours may never start again. postmaster.pid 
 but a server that is killed as it starts has not yet written that.
 
 Nothing is touched whose header does not name this very folder, nor while a process is attached. The
-attachment is also how PostgreSQL itself tells whether a folder is in use.
+attachment is also how PostgreSQL itself tells whether a folder is in use. What has died is attached for a
+moment longer where somebody reads its memory through /proc, so that is waited for.
+
+A server that is killed before it has filled its segment's header leaves one that names no folder. It is known
+by its key, size and owner; and nobody can be about to fill it, for the process that made it is dead.
 
 Root's right to every file does not reach System V segments (shmget(2): CAP_IPC_OWNER, CAP_SYS_ADMIN, which
 containers lack), so root looks at one, and removes it, with the owner's uid: for this thread alone.
-
-Not covered: a server that is killed in the microseconds in which it has a segment without its header filled.
 """
 
 from __future__ import annotations
@@ -23,13 +25,19 @@ import ctypes
 import os
 import platform
 import struct
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from engines.identity import identify
+
 PID_FILE = "postmaster.pid"
 POSIX_FOLDER = Path("/dev/shm")
+DETACH_S = 1.0
+"""How long what is attached is given to let go."""
 
+_POLL_S = 0.01
 _VERSION_FILE = "PG_VERSION"
 # How many keys behind the inode number are looked at; each one taken by another is a coincidence.
 _KEYS = 1000
@@ -56,7 +64,7 @@ class _Segment:
 
 def in_use(data: Path) -> bool:
     """Whether a server, or what is left of one, has this data folder open."""
-    segment = _segment(data)
+    segment = _settled(data)
     return segment is not None and segment.attached > 0
 
 
@@ -65,24 +73,26 @@ def names(data: Path) -> list[str]:
     segment = _segment(data)
     if segment is None:
         return []
-    return [*map(str, _files(segment, data)), f"System V shared memory {segment.id}"]
+    return [*map(str, _files(segment, data)), _name(segment.id)]
 
 
 def release(data: Path) -> list[str]:
-    """Remove the segments of the dead server of this data folder; returns their names.
+    """Remove the segments of the dead servers of this data folder; returns their names.
 
     Does nothing while a process is attached, or where there are none.
     """
-    segment = _segment(data)
-    if segment is None or segment.attached:
-        return []
-    removed = names(data)
-    for path in _files(segment, data):
-        path.unlink(missing_ok=True)
-    with _as_user(data.stat().st_uid):
-        # It may fail only for a segment that another process has removed meanwhile.
-        _libc().shmctl(segment.id, _IPC_RMID, None)
-    return removed
+    numbers, removed = _unfilled(data), list[str]()
+    segment = _settled(data)
+    if segment is not None and not segment.attached:
+        removed = names(data)
+        for path in _files(segment, data):
+            path.unlink(missing_ok=True)
+        numbers.append(segment.id)
+    for number in numbers:
+        with _as_user(data.stat().st_uid):
+            # It may fail only for a segment that another process has removed meanwhile.
+            _libc().shmctl(number, _IPC_RMID, None)
+    return list(dict.fromkeys([*removed, *map(_name, numbers)]))
 
 
 def release_below(folder: Path) -> list[str]:
@@ -98,33 +108,72 @@ def data_folders(folder: Path) -> Iterator[Path]:
             folders.clear()  # What lies in a data folder is no other's.
 
 
+def _settled(data: Path) -> _Segment | None:
+    """The segment of a data folder, once nothing is attached or that was waited for."""
+    ends_s = time.monotonic() + DETACH_S
+    while (found := _segment(data)) is not None and found.attached and time.monotonic() < ends_s:
+        time.sleep(_POLL_S)
+    return found
+
+
 def _segment(data: Path) -> _Segment | None:
     try:
         folder = data.stat()
     except FileNotFoundError:
         return None
-    for number, attached in _candidates(folder.st_ino, folder.st_uid):
+    for entry in _candidates(folder):
         with _as_user(folder.st_uid):
-            header = _header(number)
+            header = _header(entry.id)
         if header is None:
             continue
         magic, _, _, _, control, _, device, inode = header
         if (magic, device, inode) == (_HEADER_MAGIC, folder.st_dev, folder.st_ino):
-            return _Segment(number, attached, control)
+            return _Segment(entry.id, entry.attached, control)
     return None
 
 
-def _candidates(inode: int, uid: int) -> list[tuple[int, int]]:
-    """Id and number of attached processes of a user's segments that could belong to this inode number.
+def _unfilled(data: Path) -> list[int]:
+    """The segments that could belong to a data folder and that nobody has filled, or can fill any more."""
+    try:
+        folder = data.stat()
+    except FileNotFoundError:
+        return []
+    found = []
+    for entry in _candidates(folder):
+        if entry.size != _HEADER.size or entry.attached or identify(entry.creator) is not None:
+            continue
+        with _as_user(folder.st_uid):
+            header = _header(entry.id)
+        if header is not None and not any(header):
+            found.append(entry.id)
+    return found
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """A line of /proc/sysvipc/shm: a segment's id and size, who made it, and how many are attached."""
+
+    id: int
+    size: int
+    creator: int
+    attached: int
+
+
+def _candidates(folder: os.stat_result) -> list[_Entry]:
+    """A data folder's owner's segments that could belong to it by their key.
 
     From proc(5), /proc/sysvipc/shm; a key has 32 bits.
     """
     found = []
     for line in Path("/proc/sysvipc/shm").read_text().splitlines()[1:]:
-        fields = line.split()
-        if (int(fields[0]) - inode) % (1 << 32) < _KEYS and int(fields[7]) == uid:
-            found.append((int(fields[1]), int(fields[6])))
+        fields = [int(field) for field in line.split()]
+        if (fields[0] - folder.st_ino) % (1 << 32) < _KEYS and fields[7] == folder.st_uid:
+            found.append(_Entry(fields[1], fields[3], fields[4], fields[6]))
     return found
+
+
+def _name(number: int) -> str:
+    return f"System V shared memory {number}"
 
 
 def _files(segment: _Segment, data: Path) -> list[Path]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from engines.postgresql import binaries, server_user
 from engines.postgresql.binaries import Binaries
 from engines.postgresql.cluster import Cluster, create
 from engines.postgresql.server_user import ServerUser
+from engines.scratch import Scratch
 from knobs.errors import MachineLacks
 
 
@@ -41,6 +43,12 @@ def cluster(template: Cluster, tmp_path: Path) -> Cluster:
     folder = tmp_path / "cluster"
     folder.mkdir()
     return template.clone(folder)
+
+
+@pytest.fixture
+def scratch() -> Iterator[Scratch]:
+    with Scratch() as opened:
+        yield opened
 
 
 @pytest.fixture

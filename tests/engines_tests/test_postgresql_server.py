@@ -23,12 +23,6 @@ from engines.scratch import Scratch
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def scratch() -> Iterator[Scratch]:
-    with Scratch() as opened:
-        yield opened
-
-
 def launched(cluster: Cluster, scratch: Scratch, **settings: str) -> Server:
     return start(cluster, settings, scratch=scratch, watcher=None)
 
