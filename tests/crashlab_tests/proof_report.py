@@ -52,7 +52,8 @@ reason where one is named, was the one that must come out.
 Not in the states of these tables: a write that a SIGKILL cuts in two. `cache` takes it as whole or absent;
 only the real kill can show it. A SIGKILL does cut one now and then, and RocksDB's `kAbsoluteConsistency`
 refuses to open what is left (seen in 1 of 25 plain kills with sync=false, in 0 of 25 with sync=true, and in
-1 of 20 of a proof, with sync=true), which is rightly BROKEN: of that setting no verdict of a kill is stated.
+1 of 20 of a proof and in 1 of 450 kills beside other load, with sync=true). That is rightly BROKEN: in the
+row of that setting a kill may be so for just this reason, which RocksDB must state, and for no other.
 """
 _AT = {"whole": "", "process-crash": " at the process crash", "power-cut": " at the power cut"}
 _TITLES = {"rocksdb": "RocksDB", "postgresql": "PostgreSQL"}

@@ -67,9 +67,8 @@ ROWS = (
     Row(
         "sync, kAbsoluteConsistency",
         (SYNC, ("DBOptions.wal_recovery_mode", "kAbsoluteConsistency")),
-        # Not the kill: a write that SIGKILL cuts in two is rightly BROKEN here, once in some tens of kills.
-        (Expected("process", HELD, of="power-cut"), Expected("strict", HELD, of="power-cut")),
-        holds_each=("cache", "synced"),
+        _HELDS,
+        torn_kill="recover: Corruption: error reading trailing data",
     ),
 )
 

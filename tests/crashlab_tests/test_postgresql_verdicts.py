@@ -8,12 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.crashlab_tests.postgresql_table import NEWEST_ROWS, TABLE, table_of
-from tests.crashlab_tests.verdict_rows import (
-    Batch,
-    assert_controls_are_right,
-    assert_row_is_right,
-    open_batch,
-)
+from tests.crashlab_tests.verdict_rows import Batch, open_batch
 from tests.crashlab_tests.verdict_table import Row
 from tests.engines_tests import newest_postgresql
 
@@ -27,12 +22,12 @@ def batch(tmp_path_factory: pytest.TempPathFactory, seed: int) -> Iterator[Batch
 
 
 def test_every_control_is_right(batch: Batch) -> None:
-    assert_controls_are_right(batch)
+    batch.assert_controls_are_right()
 
 
 @pytest.mark.parametrize("row", TABLE.rows, ids=lambda row: row.name)
 def test_row(batch: Batch, row: Row, seed: int, tmp_path: Path) -> None:
-    assert_row_is_right(batch, row, seed, tmp_path)
+    batch.assert_row_is_right(row, seed, tmp_path)
 
 
 @pytest.fixture(scope="module")
@@ -44,9 +39,9 @@ def newest(tmp_path_factory: pytest.TempPathFactory, seed: int) -> Iterator[Batc
 
 
 def test_every_control_is_right_on_the_newest(newest: Batch) -> None:
-    assert_controls_are_right(newest)
+    newest.assert_controls_are_right()
 
 
 @pytest.mark.parametrize("row", NEWEST_ROWS, ids=lambda row: row.name)
 def test_row_on_the_newest(newest: Batch, row: Row, seed: int, tmp_path: Path) -> None:
-    assert_row_is_right(newest, row, seed, tmp_path)
+    newest.assert_row_is_right(row, seed, tmp_path)

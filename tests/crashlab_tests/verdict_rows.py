@@ -33,31 +33,45 @@ class Batch:
     lab: Lab
     controls: list[Control]
 
+    def assert_controls_are_right(self) -> None:
+        """Each model's, and the kill's: of both kinds, and all of them right."""
+        wanted = {f"{name}.{kind}" for name in ("kill", *self.table.models) for kind in ("lossy", "honest")}
+        assert {control.name for control in self.controls} == wanted
+        assert [control for control in self.controls if not control.right] == []
+
+    def assert_row_is_right(self, row: Row, seed: int, folder: Path) -> None:
+        """Run it: its verdicts are the table's, and the evidence is whole and can be repeated."""
+        evidence = self.run(row, seed, folder)
+        assert evidence.recording.facts.faults == ()
+        assert wrong(self.table, row, evidence) == []
+        assert audit_faults(row, evidence) == []
+        _every_ack_is_audited(evidence)
+        _losses_are_stated(evidence)
+        self._the_worst_state_repeats_itself(row, evidence)
+
+    def run(self, row: Row, seed: int, folder: Path) -> CrashEvidence:
+        """One killed and one recorded run of a row; ``folder`` takes the recording."""
+        states = min(STATES_MAX, self.table.states)
+        return run_row(self.table, row, self.lab, folder, self.controls, seed, states)
+
+    def _the_worst_state_repeats_itself(self, row: Row, evidence: CrashEvidence) -> None:
+        """Rebuilt from log, position, model and seed it is the same; so is the same one judged again."""
+        verdict = evidence.under(STRICT)
+        worst = verdict.worst_state or verdict.states[-1]
+        recording = evidence.recording
+        (again,) = self.lab.recover(recording, self.table.subject(self.lab, row), [worst.planned])
+        for _ in range(2):
+            (judged,) = judge_states(recording, [again], STRICT)
+            assert judged.judgement == worst.judgement
+        same = evidence.under(STRICT)
+        assert [state.judgement for state in same.states] == [state.judgement for state in verdict.states]
+
 
 @contextmanager
 def open_batch(table: Table, folder: Path, seed: int) -> Iterator[Batch]:
     """A batch whose data lie below ``folder``."""
     with open_lab(folder, needs_reach=table.needs_reach) as lab:
         yield Batch(table, lab, lab.controls(table.subject(lab), table.models, seed))
-
-
-def assert_controls_are_right(batch: Batch) -> None:
-    """Each model's, and the kill's: of both kinds, and all of them right."""
-    wanted = {f"{name}.{kind}" for name in ("kill", *batch.table.models) for kind in ("lossy", "honest")}
-    assert {control.name for control in batch.controls} == wanted
-    assert [control for control in batch.controls if not control.right] == []
-
-
-def assert_row_is_right(batch: Batch, row: Row, seed: int, folder: Path) -> None:
-    """Run it: its verdicts are the table's, and the evidence is whole and can be repeated."""
-    states = min(STATES_MAX, batch.table.states)
-    evidence = run_row(batch.table, row, batch.lab, folder, batch.controls, seed, states)
-    assert evidence.recording.facts.faults == ()
-    assert wrong(batch.table, row, evidence) == []
-    assert audit_faults(row, evidence) == []
-    _every_ack_is_audited(evidence)
-    _losses_are_stated(evidence)
-    _the_worst_state_repeats_itself(batch, row, evidence)
 
 
 def _every_ack_is_audited(evidence: CrashEvidence) -> None:
@@ -77,16 +91,3 @@ def _losses_are_stated(evidence: CrashEvidence) -> None:
             assert summary.loss_ms > 0
             assert summary.first_lost is not None
     assert verdict.recovery_s_max > 0
-
-
-def _the_worst_state_repeats_itself(batch: Batch, row: Row, evidence: CrashEvidence) -> None:
-    """Rebuilt from log, position, model and seed it is the same; so is the same one judged again."""
-    verdict = evidence.under(STRICT)
-    worst = verdict.worst_state or verdict.states[-1]
-    recording = evidence.recording
-    (again,) = batch.lab.recover(recording, batch.table.subject(batch.lab, row), [worst.planned])
-    for _ in range(2):
-        (judged,) = judge_states(recording, [again], STRICT)
-        assert judged.judgement == worst.judgement
-    same = evidence.under(STRICT)
-    assert [state.judgement for state in same.states] == [state.judgement for state in verdict.states]

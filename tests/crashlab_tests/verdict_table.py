@@ -7,7 +7,7 @@ of an engine are a `Table` in a file of its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -49,9 +49,9 @@ class Row:
     """Settings over the engine's defaults, and the verdict of each contract.
 
     ``not_in_force`` are the settings that the read-back must name; ``says`` is what the evidence must say;
-    ``breaks_each`` and ``holds_each`` are the models of which each must come out so; ``load`` is what is
-    beside the settings, in the words of the table's ``subject``; ``forgets`` tells that recovery may ignore
-    what is durable.
+    ``breaks_each`` are the models of which each must come out BROKEN; ``load`` is what is beside the
+    settings, in the words of the table's ``subject``; ``forgets`` tells that recovery may ignore what is
+    durable; ``torn_kill`` is what the engine says where it rightly refuses a write that the kill cut in two.
     """
 
     name: str
@@ -60,9 +60,9 @@ class Row:
     not_in_force: tuple[str, ...] = ()
     says: str = ""
     breaks_each: tuple[str, ...] = ()
-    holds_each: tuple[str, ...] = ()
     load: tuple[tuple[str, str], ...] = ()
     forgets: bool = False
+    torn_kill: str = ""
 
 
 class Subjects(Protocol):
@@ -114,20 +114,27 @@ def run_row(
 
 def wrong(table: Table, row: Row, evidence: CrashEvidence) -> list[str]:
     """Where the evidence's verdicts, their reasons or the read-back are not those of the table."""
-    faults = [fault for expected in row.expected for fault in _wrong(expected, evidence)]
+    told = _without_a_torn_kill(row, evidence)
+    faults = [fault for expected in row.expected for fault in _wrong(expected, told)]
     silently = table.deviations(row, evidence)
     if silently != row.not_in_force:
         faults.append(f"not in force as proposed: {silently}, wanted {row.not_in_force}")
     whole = evidence.under(Contract("strict"))
-    each = [(model, BROKEN) for model in row.breaks_each] + [(model, HELD) for model in row.holds_each]
-    for model, wanted in each:
+    for model in row.breaks_each:
         found = whole.models.get(model)
-        if found is None or found.verdict is not wanted:
-            seen = found.verdict.value if found else "not judged"
-            faults.append(f"{model} is {seen}, wanted {wanted.value}")
+        if found is None or found.verdict is not BROKEN:
+            faults.append(f"{model} is {found.verdict.value if found else 'not judged'}, wanted BROKEN")
     if row.says and not any(row.says in line for line in _said(whole)):
         faults.append(f"no evidence says '{row.says}'")
     return faults
+
+
+def _without_a_torn_kill(row: Row, evidence: CrashEvidence) -> CrashEvidence:
+    """The evidence of the states alone, where the kill cut a write in two and the row says what follows."""
+    kill = evidence.under(Contract("strict")).kill
+    if kill is None or (kill.reasons, kill.evidence) != (("unrecoverable",), (row.torn_kill,)):
+        return evidence
+    return replace(evidence, killed=None)
 
 
 def _said(verdict: CrashVerdict) -> list[str]:
@@ -194,5 +201,5 @@ def summary(row: Row, evidence: CrashEvidence) -> dict[str, dict[str, Any]]:
                 "loss_ms": max(verdict.process_crash.loss_ms, verdict.power_cut.loss_ms),
             },
         )
-        one[expected.of] = {"right": not _wrong(expected, evidence)}
+        one[expected.of] = {"right": not _wrong(expected, _without_a_torn_kill(row, evidence))}
     return found
