@@ -14,7 +14,7 @@ from crashlab.validate import Lab, plan_all, split_states
 from tests.bench.figures import Figure, Sheet
 from tests.bench.trial_time import time_trials
 from tuner.request import Request, resolve
-from tuner.search.trial import TrialPlan
+from tuner.search.study_plan import default_trial_plan
 
 pytestmark = pytest.mark.bench
 
@@ -63,7 +63,7 @@ def test_crash_states(lab: Lab, sheet: Sheet, tmp_path: Path) -> None:
 
 def test_the_time_of_a_trial(lab: Lab, sheet: Sheet, tmp_path: Path) -> None:
     request = request_of(SYNCED)
-    plan = TrialPlan()
+    plan = default_trial_plan(2.0, recorded=request.kind.recorded)
     figures = time_trials(lab, request, plan, TRIALS, OWN_S_MAX, tmp_path)
     sheet.add(
         "The time of a trial",

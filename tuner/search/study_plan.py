@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from crashlab.kill import MeasurePlan
 from crashlab.recording.record import RecordPlan
 from crashlab.validate import split_states
-from tuner.search.trial import RECORDED, TrialPlan
+from tuner.search.trial import TrialPlan
 
 STATES_FEW, STATES_FULL = 6, 24
 """Crash states of every trial, and of one that would become the best."""
@@ -40,7 +40,7 @@ def default_trial_plan(
     measure_s: float,
     target_per_s: float = 0.0,
     models: Iterable[str] = ("cache", "synced"),
-    recorded: int = RECORDED,
+    recorded: int = RecordPlan.operations,
 ) -> TrialPlan:
     """The usual trial with another length of its measured phase, in seconds, at this pace, so many recorded
     operations, and its states shared out among these models."""

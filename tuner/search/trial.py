@@ -27,8 +27,6 @@ from tuner import static_check
 from tuner.request import Request, host_limits
 
 MEMORY_SHARE_MAX = 0.7
-RECORDED = 4_000
-"""Operations of the recorded run of a trial, where its engine's kind says no other number."""
 REJECTED = "REJECTED"
 """The engine, or a rule of the catalogue, does not take the settings: nothing was run."""
 
@@ -38,7 +36,7 @@ class TrialPlan:
     """What one trial measures and how deep it looks: few states for every trial, more for a best one."""
 
     measure: MeasurePlan = field(default_factory=lambda: MeasurePlan(warmup_s=0.5, measure_s=2.0))
-    record: RecordPlan = field(default_factory=lambda: RecordPlan(operations=RECORDED))
+    record: RecordPlan = field(default_factory=RecordPlan)
     few: Mapping[str, int] = field(default_factory=lambda: {"cache": 2, "synced": 4})
     full: Mapping[str, int] = field(default_factory=lambda: {"cache": 8, "synced": 16})
 
