@@ -97,16 +97,17 @@ class Audit:
         Each is the moment just before a sync ends that covers something (for a process crash: just before a
         write begins that brings something to the file), or the end of the run.
         """
-        is_cut = crash == "power-cut"
-        exposed_to = self.covered_from - 1 if is_cut else self.unwritten_to
-        moments = np.unique(np.minimum(exposed_to[self._acked_and_located], timeline.last_position))
+        exposed_to = self.covered_from - 1 if crash == "power-cut" else self.unwritten_to
+        stood_exposed = self._acked_and_located & (self.history.end < exposed_to)
+        exposed_to, end, end_ns = (
+            column[stood_exposed] for column in (exposed_to, self.history.end, self.history.end_ns)
+        )
         peaks = []
-        for moment in moments:
-            exposed = self.exposed_at(int(moment)) if is_cut else self.unwritten_at(int(moment))
+        for moment in np.unique(np.minimum(exposed_to, timeline.last_position)).tolist():
+            exposed = (end < moment) & (exposed_to >= moment)
             if exposed.any():
-                oldest_ns = int(self.history.end_ns[exposed].min())
-                window_ms = (timeline.ns_at(int(moment)) - oldest_ns) / 1e6
-                peaks.append(Peak(int(moment), int(np.count_nonzero(exposed)), window_ms))
+                window_ms = (timeline.ns_at(moment) - int(end_ns[exposed].min())) / 1e6
+                peaks.append(Peak(moment, int(np.count_nonzero(exposed)), window_ms))
         return sorted(peaks, key=lambda peak: (-peak.window_ms, peak.position))[:count]
 
 
@@ -190,7 +191,7 @@ class _Reach:
         reached, ended, durable = base_bytes, 0, 0
         self._base_bytes = base_bytes
         self._unfinished = False
-        final = life.final_content()
+        final = life.final_content
         for change in life.changes:
             if change.kind is not Kind.WRITE:
                 continue

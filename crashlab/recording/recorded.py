@@ -171,7 +171,7 @@ class Recording:
             if life.path.startswith(DATABASE_FOLDER + "/")
             and self.reader.role(life.path) in ("wal", "manifest")
         }
-        return self.reader.map_logs(logs, lambda number: self.lives[number].final_content())
+        return self.reader.map_logs(logs, lambda number: self.lives[number].final_content)
 
     @cached_property
     def audit(self) -> Audit:

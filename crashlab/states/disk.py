@@ -313,6 +313,8 @@ def _rename_folder(names: dict[str, File], folders: set[str], operation: Operati
 
 def apply(base: bytes, survivors: Sequence[Surviving]) -> bytes:
     """The content that surviving changes make of a base, applied in order."""
+    if not survivors:
+        return base
     content = bytearray(base)
     for survivor in survivors:
         operation = survivor.operation

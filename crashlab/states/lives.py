@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from crashlab.recording.write_log import Kind, Operation
 from crashlab.states.disk import Disk, File, Surviving, apply
@@ -39,6 +40,7 @@ class Life:
         """What was done to the content in this life, in order of its begin."""
         return (change for change in self.file.changes if self.begin <= change.begin < self.end)
 
+    @cached_property
     def final_content(self) -> bytes:
         """What the file held at the end of this life, bytes of earlier ones included."""
         return apply(

@@ -22,7 +22,7 @@ def test_a_rename_ends_one_life_and_begins_another() -> None:
     tape.write(A, 0, b"sec")
     assert told(tape) == [(0, "a", False), (1, "b", True)]
     first, second = lives(tape.disk()).values()
-    assert (first.final_content(), second.final_content()) == (b"first", b"secst")
+    assert (first.final_content, second.final_content) == (b"first", b"secst")
     assert [len(list(life.changes)) for life in (first, second)] == [1, 1]
 
 
