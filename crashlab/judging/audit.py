@@ -79,13 +79,14 @@ class Audit:
     def _acked_and_located(self) -> Booleans:
         return self.history.acknowledged & self.located
 
-    def unwritten_at(self, position: int) -> Booleans:
-        """Which acknowledged and located writes a process crash at the position must lose."""
-        return self._acked_and_located & (self.history.end < position) & (self.unwritten_to >= position)
+    def exposed_at(self, position: int, crash: CrashKind = "power-cut") -> Booleans:
+        """Which acknowledged and located writes this crash at the position must lose, a cut in `synced`."""
+        exposed = (self.history.end < position) & (position <= self._exposed_to(crash))
+        return self._acked_and_located & exposed
 
-    def exposed_at(self, position: int) -> Booleans:
-        """Which acknowledged and located writes a power cut at the position must lose in `synced`."""
-        return self._acked_and_located & (self.history.end < position) & (self.covered_from > position)
+    def _exposed_to(self, crash: CrashKind) -> Integers:
+        """The last position at which each write is lost by this crash, acknowledged or not."""
+        return self.covered_from - 1 if crash == "power-cut" else self.unwritten_to
 
     def covered_at(self, position: int) -> Booleans:
         """Which acknowledged and located writes a power cut at the position must keep."""
@@ -97,18 +98,20 @@ class Audit:
         Each is the moment just before a sync ends that covers something (for a process crash: just before a
         write begins that brings something to the file), or the end of the run.
         """
-        exposed_to = self.covered_from - 1 if crash == "power-cut" else self.unwritten_to
-        stood_exposed = self._acked_and_located & (self.history.end < exposed_to)
-        exposed_to, end, end_ns = (
-            column[stood_exposed] for column in (exposed_to, self.history.end, self.history.end_ns)
-        )
-        peaks = []
-        for moment in np.unique(np.minimum(exposed_to, timeline.last_position)).tolist():
-            exposed = (end < moment) & (exposed_to >= moment)
-            if exposed.any():
-                window_ms = (timeline.ns_at(moment) - int(end_ns[exposed].min())) / 1e6
-                peaks.append(Peak(moment, int(np.count_nonzero(exposed)), window_ms))
-        return sorted(peaks, key=lambda peak: (-peak.window_ms, peak.position))[:count]
+        exposed_to = self._exposed_to(crash)
+        ever_exposed = self._acked_and_located & (self.history.end < exposed_to)
+        moments = np.unique(np.minimum(exposed_to[ever_exposed], timeline.last_position))
+        peaks = [self.peak_at(moment, timeline, crash) for moment in moments.tolist()]
+        exposed = [peak for peak in peaks if peak.exposed]
+        return sorted(exposed, key=lambda peak: (-peak.window_ms, peak.position))[:count]
+
+    def peak_at(self, position: int, timeline: Timeline, crash: CrashKind = "power-cut") -> Peak:
+        """How many acknowledgements stand exposed to this crash at a position, over which window."""
+        exposed = self.exposed_at(position, crash)
+        if not exposed.any():
+            return Peak(position, 0, 0.0)
+        window_ms = (timeline.ns_at(position) - int(self.history.end_ns[exposed].min())) / 1e6
+        return Peak(position, int(np.count_nonzero(exposed)), window_ms)
 
 
 @dataclass(frozen=True)

@@ -67,10 +67,6 @@ class File:
     def base_bytes(self) -> bytes:
         return self.base.content.read_bytes() if self.base else b""
 
-    def final_content(self) -> bytes:
-        """What the file holds with every change applied, the one open at the kill included."""
-        return apply(self.base_bytes(), [Surviving(change) for change in self.changes])
-
 
 @dataclass(frozen=True)
 class NameChange:

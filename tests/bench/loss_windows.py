@@ -21,7 +21,6 @@ from typing import Any
 
 from crashlab.judging.audit import Audit, Peak
 from crashlab.judging.judge import judge_states
-from crashlab.judging.timeline import Timeline
 from crashlab.judging.verdict import CrashKind
 from crashlab.kill import MeasurePlan
 from crashlab.recording.record import RecordPlan
@@ -159,16 +158,10 @@ def shown(recording: Recording, seed: int) -> dict[str, Any]:
         peaks = counted_peaks(recording, crash)
         found[f"{crash}/s"] = (last_ns - first_ns) / 1e9
         found[f"{crash}/max_ms"] = peaks[0].window_ms if peaks else 0.0
-        found[f"{crash}/median_ms"] = median(window_ms(audit, timeline, each, crash) for each in moments)
+        found[f"{crash}/median_ms"] = median(
+            audit.peak_at(each, timeline, crash).window_ms for each in moments
+        )
     return found
-
-
-def window_ms(audit: Audit, timeline: Timeline, position: int, crash: CrashKind) -> float:
-    """Since when the oldest acknowledgement is exposed that a crash at the position must lose; 0: none is."""
-    exposed = audit.exposed_at(position) if crash == CUT else audit.unwritten_at(position)
-    if not exposed.any():
-        return 0.0
-    return (timeline.ns_at(position) - int(audit.history.end_ns[exposed].min())) / 1e6
 
 
 def longest_flush_ms(lives: Iterable[Life], role: Callable[[str], FileRole]) -> float:

@@ -69,11 +69,11 @@ def test_a_window_is_the_age_of_the_oldest_ack_that_the_crash_must_lose() -> Non
     audit, timeline = run.audit, run.timeline
 
     sync_end = load.tape.position
-    assert loss_windows.window_ms(audit, timeline, sync_end, CUT) == sync_end - 1 - first
-    assert loss_windows.window_ms(audit, timeline, sync_end + 1, CUT) == 0.0
-    assert loss_windows.window_ms(audit, timeline, first + 1, KILL) == 0.0, "just acknowledged"
-    assert loss_windows.window_ms(audit, timeline, first + 3, KILL) > 0.0
-    assert loss_windows.window_ms(audit, timeline, end_of_log + 1, KILL) == 0.0
+    assert audit.peak_at(sync_end, timeline, CUT).window_ms == sync_end - 1 - first
+    assert audit.peak_at(sync_end + 1, timeline, CUT).window_ms == 0.0
+    assert audit.peak_at(first + 1, timeline, KILL).window_ms == 0.0, "just acknowledged"
+    assert audit.peak_at(first + 3, timeline, KILL).window_ms > 0.0
+    assert audit.peak_at(end_of_log + 1, timeline, KILL).window_ms == 0.0
 
 
 @given(st.lists(st.sampled_from(("acknowledge", "log", "sync")), min_size=1, max_size=30))
@@ -88,7 +88,7 @@ def test_no_position_has_a_wider_window_than_the_widest_peak(steps: list[str]) -
     for crash in (KILL, CUT):
         widest = max((peak.window_ms for peak in audit.peaks(timeline, 1, crash)), default=0.0)
         windows = [
-            loss_windows.window_ms(audit, timeline, position, crash)
+            audit.peak_at(position, timeline, crash).window_ms
             for position in range(timeline.last_position + 1)
         ]
         assert max(windows) == widest
