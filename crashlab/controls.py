@@ -9,7 +9,7 @@ lucky moment can save them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from crashlab.judging.judge import judge_states, recover_states
@@ -19,6 +19,7 @@ from crashlab.models import MODELS
 from crashlab.recording.record import RecordPlan, record
 from crashlab.recording.recorded import Recording
 from crashlab.recording.recorder import Recorder
+from crashlab.states.disk import SYNC_OF_A_FOLDER, SYNCS
 from crashlab.states.plan import PlannedState
 from crashlab.subject import Subject
 from engines.scratch import Scratch
@@ -30,6 +31,10 @@ STRICT = Contract("strict")
 CONTROL_RECORDS = 200
 CONTROL_THREADS = 4
 CONTROL_PLAN = RecordPlan(operations=400, log_bytes=64 << 20, provoke="flush@0.5")
+FORGETFUL_PLAN = replace(
+    CONTROL_PLAN, provoke=",".join(f"flush@0.{tenth},compact@0.{tenth + 1}" for tenth in range(1, 9, 2))
+)
+"""So many new logs that their names matter: PostgreSQL makes some of them beforehand."""
 CONTROL_MEASURE = MeasurePlan(warmup_s=0.1, measure_s=0.4, target_per_s=100.0)
 """Slow, so that a loaded machine, which takes its time between the cut and the last SIGKILL, writes nothing
 meanwhile that would bring the newest acknowledgements to the file."""
@@ -79,13 +84,14 @@ def run_controls(
     found = []
     kinds = subject.engine.controls
     for wanted, pick in ((Verdict.BROKEN, "lossy"), (Verdict.HELD, "honest")):
-        by_settings: dict[tuple[tuple[str, str], ...], list[str]] = {}
+        by_run: dict[tuple[tuple[tuple[str, str], ...], bool], list[str]] = {}
         for model in models:
             settings = tuple(sorted(getattr(kinds[model], pick).items()))
-            by_settings.setdefault(settings, []).append(model)
-        for settings, sharing in by_settings.items():
+            forgets = pick == "lossy" and kinds[model].forgets_folders
+            by_run.setdefault((settings, forgets), []).append(model)
+        for (settings, forgets), sharing in by_run.items():
             control = small.with_settings(dict(settings))
-            got = _recorded(control, recorder, sharing, scratch, parent, seed)
+            got = _recorded(control, recorder, sharing, scratch, parent, seed, forgets)
             found += [Control(f"{model}.{pick}", wanted, *got[model]) for model in sharing]
         control = small.with_settings(getattr(kinds["cache"], pick))
         found.append(
@@ -95,18 +101,32 @@ def run_controls(
 
 
 def _recorded(
-    subject: Subject, recorder: Recorder, models: Sequence[str], scratch: Scratch, parent: Path, seed: int
+    subject: Subject,
+    recorder: Recorder,
+    models: Sequence[str],
+    scratch: Scratch,
+    parent: Path,
+    seed: int,
+    forgets_folders: bool,
 ) -> Mapping[str, tuple[Verdict, str]]:
-    """One recorded run, judged by each of the models at its end, in its middle, and where it must show."""
+    """One recorded run, judged by each of the models at its end, in its middle, and where it must show.
+
+    With ``forgets_folders`` it is judged as if it had never synced a folder.
+    """
     folder = scratch.folder(parent, "control")
     try:
+        plan = FORGETFUL_PLAN if forgets_folders else CONTROL_PLAN
         loaded = folder / "load"
         loaded.mkdir()
         subject.workload.load(subject.launch(loaded), loaded, seed)
         recording = record(
-            subject, loaded / "db", folder / "recording", scratch, recorder, CONTROL_PLAN, seed, parent
+            subject, loaded / "db", folder / "recording", scratch, recorder, plan, seed, parent
         )
-        planned = [state for model in models for state in _planned(recording, model, seed)]
+        if forgets_folders:
+            recording = recording.without(
+                lambda each: bool(each.kind in SYNCS and each.flags & SYNC_OF_A_FOLDER)
+            )
+        planned = [state for model in models for state in _planned(recording, model, seed, forgets_folders)]
         recovered = recover_states(recording, subject, planned, scratch, folder)
         judged = list(judge_states(recording, recovered, STRICT))
         return {
@@ -128,22 +148,25 @@ def _recorded(
         scratch.remove(folder)
 
 
-def _planned(recording: Recording, model: str, seed: int) -> list[PlannedState]:
+def _planned(recording: Recording, model: str, seed: int, forgets_folders: bool) -> list[PlannedState]:
     """The middle and the end of the run, and where a model must show what it sees.
 
     That is where acknowledged writes stood exposed longest to the crash of the model; for a model that tears
-    writes, where most writes to data files were unsynced.
+    writes, where most writes to data files were unsynced; and where names are forgotten, moments of the
+    second half, when logs are written that the base has not.
     """
     chosen = MODELS[model]
     last = recording.timeline.last_position
     moments = [(recording.facts.first_position + last) // 2, last]
-    if chosen.tears:
+    if forgets_folders:
+        moments += [last - (last - recording.facts.first_position) * eighth // 8 for eighth in range(1, 4)]
+    elif chosen.tears:
         moments += [position for position, _ in recording.view.unsynced[:TORN_MOMENTS]]
     else:
         peaks = recording.audit.peaks(recording.timeline, 1, chosen.crash)
         moments += [peak.position for peak in peaks]
     return [
-        PlannedState(model, position, chosen.telling_seed(position, seed), "exposure", "control")
+        PlannedState(model, position, chosen.telling_seeds(position, seed)[0], "exposure", "control")
         for position in dict.fromkeys(moments)
     ]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from crashlab.judging.evidence import CrashEvidence
 from crashlab.judging.judge import RecoveredState, recover_states
 from crashlab.kill import KilledRun, MeasurePlan, measure_and_kill
 from crashlab.models import MODELS
+from crashlab.models.names import Metadata
 from crashlab.recording.record import RecordPlan, record
 from crashlab.recording.recorded import Recording
 from crashlab.recording.recorder import Recorder
@@ -24,6 +25,8 @@ RECORDED_RECORDS_MAX = 2_000
 WINDOWS_RECORDED = 4.0
 EARLY = "flush@0.1,compact@0.2"
 """Under a window: what is provoked makes durable what was exposed, so the rest of the run is left alone."""
+
+WARNED = "synced-posix"
 
 Say = Callable[[str], None]
 
@@ -41,12 +44,21 @@ class CrashPlan:
         return sum(self.states.values())
 
 
-def split_states(models: Iterable[str], total: int) -> dict[str, int]:
-    """Share a number of states among these models: a third for `cache`, the rest for power cuts."""
+def split_states(models: Collection[str], total: int, metadata: Metadata = "ordered") -> dict[str, int]:
+    """Share a number of states among these models: a third for `cache`, the rest for power cuts.
+
+    Where no more is asked of names than a journal keeps, a tenth is of `synced-posix`: what breaks there is
+    told, and does not count. Of fewer states than models the last ones get none.
+    """
     cuts = [name for name in models if MODELS[name].crash == "power-cut"]
+    if metadata == "ordered":
+        cuts = [name for name in cuts if MODELS[name].metadata == "ordered"]
     cache = max(1, total // 3)
-    share = max(1, (total - cache) // len(cuts))
-    return {"cache": cache, **dict.fromkeys(cuts, share)}
+    warnings = total // 10 if metadata == "ordered" and WARNED in models else 0
+    each, more = divmod(total - cache - warnings, len(cuts))
+    shares = {name: each + (number < more) for number, name in enumerate(cuts)}
+    warned = {WARNED: warnings} if warnings else {}
+    return {"cache": cache, **{name: share for name, share in shares.items() if share}, **warned}
 
 
 @dataclass(frozen=True)

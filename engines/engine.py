@@ -87,10 +87,15 @@ class LogMap:
 @dataclass(frozen=True)
 class ControlSettings:
     """Settings over the engine's defaults whose verdict is known beforehand: ``lossy`` must come out
-    BROKEN under `strict`, ``honest`` HELD."""
+    BROKEN under `strict`, ``honest`` HELD.
+
+    Where the lossy run is lossy only because every sync of a folder is left out of its write log,
+    ``forgets_folders`` is set.
+    """
 
     lossy: Mapping[str, str]
     honest: Mapping[str, str]
+    forgets_folders: bool = False
 
 
 @dataclass(frozen=True)
@@ -193,8 +198,15 @@ class Engine(Protocol):
     def parameters(self) -> Mapping[str, str]:
         """What the engine of a recorded run is made from again, beside the files of its folder."""
 
+    @property
+    def limit_states(self) -> int:
+        """How many states of a model are tried on the safest settings, to find a limit of the engine."""
+
     def version(self) -> str:
         """Raises MachineLacks where the engine is not there."""
+
+    def reference_settings(self, contract: Contract) -> dict[str, str]:
+        """The fewest settings with which its defaults hold the contract: its safest ones."""
 
     def plain(self) -> Engine:
         """The same with nothing but its defaults."""

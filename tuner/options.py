@@ -18,6 +18,7 @@ from typing import Annotated, Any, Literal, get_type_hints
 import typer
 from typer.models import ArgumentInfo, OptionInfo
 
+from crashlab.models.names import Metadata
 from knobs.errors import InvalidInput
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, everything else on stderr.")]
@@ -64,6 +65,22 @@ RunTime = Annotated[
     ),
 ]
 
+
+MetadataRule = Annotated[
+    Metadata,
+    typer.Option(
+        "--metadata",
+        help="Which names a power cut keeps: ordered, as a journaled file system does, or posix, no more "
+        "than a sync of their own folder covered.",
+    ),
+]
+StrictModel = Annotated[
+    bool,
+    typer.Option(
+        "--strict-model",
+        help="Lay to a configuration what the engine's own safest settings do not survive either.",
+    ),
+]
 
 _POSTGRESQL, _PGBENCH = "Options of postgresql", "Options of pgbench (postgresql)"
 QueryProtocol = Literal["simple", "extended", "prepared"]

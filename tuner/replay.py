@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from crashlab.controls import Control
+from crashlab.judging.evidence import EngineLimit
 from crashlab.judging.verdict import LostWrite
 from crashlab.recording.recorded import Recording
 from crashlab.validate import Lab
@@ -25,13 +26,14 @@ from tuner.request import RECORDERS, Request, data_folder
 @dataclass(frozen=True)
 class Reopened:
     """A lab, the recording of a run, that run as a request with the contract to judge by, the controls of its
-    session, and what was found of its settings."""
+    session, what was found of its settings, and of the engine's limits."""
 
     lab: Lab
     recording: Recording
     request: Request
     controls: tuple[Control, ...]
     findings: tuple[Finding, ...]
+    limits: tuple[EngineLimit, ...]
 
     @property
     def other_version(self) -> str:
@@ -58,6 +60,10 @@ def bound_to_recording(
         contract, kind = str(document["contract"]), registry.kind(document["engine"])
         findings = tuple(Finding(**finding) for finding in document["findings"])
         controls = tuple(Control.parse(name, control) for name, control in document["controls"].items())
+        limits = tuple(
+            EngineLimit(**{**limit, "reasons": tuple(limit["reasons"])})
+            for limit in document["engine_limits"]
+        )
     except (OSError, ValueError, KeyError, TypeError, AttributeError, InvalidInput) as error:
         raise InvalidInput(
             f"no finished run of duratune crash: {error}",
@@ -85,5 +91,5 @@ def bound_to_recording(
             clients=facts.threads,
         )
         yield Reopened(
-            Lab(RECORDERS[facts.recorder](), scratch, data), recording, request, controls, findings
+            Lab(RECORDERS[facts.recorder](), scratch, data), recording, request, controls, findings, limits
         )

@@ -10,10 +10,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from crashlab.judging.evidence import Terms
 from crashlab.judging.verdict import LostWrite
+from crashlab.models.names import Metadata
 from crashlab.preload.recorder import PreloadRecorder
 from crashlab.subject import Subject
-from crashlab.validate import Lab
+from crashlab.validate import Lab, split_states
 from engines import host
 from engines.scratch import Scratch
 from engines.supervisor import Supervisor
@@ -61,6 +63,23 @@ class Request:
     options: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     unheld: str = ""
+    metadata: Metadata = "ordered"
+    strict_model: bool = False
+
+    @property
+    def terms(self) -> Terms:
+        """By what its runs are judged."""
+        return Terms(self.contract, self.metadata, self.strict_model)
+
+    def states(self, total: int) -> dict[str, int]:
+        """So many crash states, shared out among the models that judge the engine."""
+        return split_states(self.engine.controls, total, self.metadata)
+
+    @property
+    def judging_options(self) -> list[str]:
+        """The options by which it is judged otherwise than by default, as they would be typed again."""
+        named = [] if self.metadata == "ordered" else ["--metadata", self.metadata]
+        return [*named, *(["--strict-model"] if self.strict_model else [])]
 
     def subject(self, settings: Mapping[str, str] | None = None) -> Subject:
         """The subject with the request's settings, or with others."""

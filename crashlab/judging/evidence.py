@@ -9,14 +9,15 @@ is wrong. A run without a single acknowledged write decides nothing and is UNKNO
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from crashlab.controls import Control, unknown_because
-from crashlab.judging.judge import JudgedState, RecoveredState, judge_states
+from crashlab.judging.judge import Aside, JudgedState, RecoveredState, judge_states
 from crashlab.judging.verdict import CrashKind, Judgement, LostWrite, Reason, Verdict, worst
 from crashlab.kill import KilledRun
 from crashlab.models import MODELS
+from crashlab.models.names import Metadata
 from crashlab.recording.recorded import Recording
 from knobs.contract import Contract
 
@@ -24,19 +25,67 @@ CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
+class Terms:
+    """By what a run is judged: the contract; which names a power cut must keep; and whether what the engine's
+    safest settings do not survive either is laid to the candidate."""
+
+    contract: Contract
+    metadata: Metadata = "ordered"
+    strict_model: bool = False
+
+
+@dataclass(frozen=True)
+class EngineLimit:
+    """What states of one model do to the engine's own safest settings for a contract.
+
+    ``reasons`` are why ``broken`` of ``states`` of them break it; ``state`` is one of these, and ``evidence``
+    its evidence.
+    """
+
+    model: str
+    contract: str
+    reasons: tuple[Reason, ...]
+    states: int
+    broken: int
+    state: str
+    evidence: str
+
+    def covers(self, state: JudgedState, contract: Contract) -> bool:
+        """Whether the state breaks the contract for no other reason; models that draw survivors are of one
+        class."""
+        return (
+            self.contract == str(contract)
+            and MODELS[self.model].draws
+            and MODELS[state.planned.model].draws
+            and state.judgement.verdict is Verdict.BROKEN
+            and set(state.judgement.reasons) <= set(self.reasons)
+        )
+
+
+@dataclass(frozen=True)
 class CrashEvidence:
     """One killed run, one recorded run, its recovered states, and the controls of this session.
 
-    ``killed`` is None where only the recorded run was made.
+    ``killed`` is None where only the recorded run was made. ``limits`` are the engine's own that were found
+    (crashlab/limits.py).
     """
 
     killed: KilledRun | None
     recording: Recording
     states: Sequence[RecoveredState]
     controls: Sequence[Control]
+    limits: Sequence[EngineLimit] = ()
 
-    def under(self, contract: Contract) -> CrashVerdict:
-        """The verdict of this evidence under a contract; nothing is run."""
+    def under(self, terms: Terms | Contract) -> CrashVerdict:
+        """The verdict of this evidence under a contract, or under one with more than the usual terms; nothing
+        is run.
+
+        States that only the other metadata rule allows do not count, nor do limits of the engine, unless they
+        are laid to the candidate; both are told.
+        """
+        if isinstance(terms, Contract):
+            terms = Terms(terms)
+        contract = terms.contract
         why = unknown_because(self.controls)
         judged = [
             _undecided(state, why) if why else state
@@ -45,12 +94,17 @@ class CrashEvidence:
         short = too_short(self.recording, contract)
         if short:
             judged = [_undecided(state, short) if _held(state) else state for state in judged]
+        limits = () if terms.strict_model else self.limits
+        judged = [replace(state, aside=_aside(state, terms, limits)) for state in judged]
         kill = self.killed.judge(contract) if self.killed else None
         distrusted = unknown_because([control for control in self.controls if control.of_the_kill])
         if kill is not None and distrusted:
             kill = Judgement.unknown(distrusted, kill.acks)
         kill_recovery_s = self.killed.recovered.recovery_s if self.killed and self.killed.recovered else 0.0
-        return CrashVerdict(contract, kill, tuple(judged), kill_recovery_s, self.recording.disbelief)
+        used = [limit for limit in limits if limit.contract == str(contract)]
+        return CrashVerdict(
+            contract, kill, tuple(judged), kill_recovery_s, self.recording.disbelief, tuple(used)
+        )
 
 
 @dataclass(frozen=True)
@@ -78,6 +132,8 @@ class CrashSummary:
 class ModelSummary:
     """One crash model: its verdict, states, the most that one of them lost, and what a HELD bounds.
 
+    ``aside`` of the states do not count; where none of them does, the verdict is theirs and counts nowhere.
+
     ``uniform_held`` of ``uniform`` states at moments drawn uniformly in time held the contract;
     if all did, ``broken_share_max`` is the 95 % upper bound of the share of moments that break it.
     """
@@ -88,6 +144,7 @@ class ModelSummary:
     uniform: int
     uniform_held: int
     broken_share_max: float | None
+    aside: int = 0
 
 
 @dataclass(frozen=True)
@@ -100,6 +157,7 @@ class CrashVerdict:
     kill_recovery_s: float = 0.0
     disbelief: str = ""
     """Why the write log is not believed: then no states are built, and neither crash can be HELD."""
+    limits: tuple[EngineLimit, ...] = ()
 
     @property
     def verdict(self) -> Verdict:
@@ -134,14 +192,26 @@ class CrashVerdict:
     @property
     def worst_state(self) -> JudgedState | None:
         """The state to show first: the one that broke and lost most, else None."""
-        broken = [state for state in self.states if state.judgement.verdict is Verdict.BROKEN]
+        broken = [state for state in self.counted if state.judgement.verdict is Verdict.BROKEN]
         return max(broken, key=lambda state: (state.judgement.lost, -state.planned.position), default=None)
 
+    @property
+    def aside(self) -> tuple[JudgedState, ...]:
+        """The states that break the contract and do not count."""
+        return tuple(
+            state for state in self.states if state.aside and state.judgement.verdict is Verdict.BROKEN
+        )
+
+    @property
+    def counted(self) -> list[JudgedState]:
+        """The states that the verdict is made of."""
+        return [state for state in self.states if not state.aside]
+
     def _summary(self, crash: CrashKind, others: Sequence[Judgement]) -> CrashSummary:
-        states = [state.judgement for state in self.states if state.crash == crash]
+        states = [state.judgement for state in self.counted if state.crash == crash]
         judgements = [*others, *states]
         names = ["the kill"] * len(others) + [
-            state.planned.id for state in self.states if state.crash == crash
+            state.planned.id for state in self.counted if state.crash == crash
         ]
         if self.disbelief:
             judgements.append(Judgement.unknown(self.disbelief))
@@ -171,14 +241,14 @@ def _held(state: JudgedState) -> bool:
     return state.judgement.verdict is Verdict.HELD
 
 
+def _aside(state: JudgedState, terms: Terms, limits: Sequence[EngineLimit]) -> Aside:
+    if MODELS[state.planned.model].metadata == "posix" and terms.metadata != "posix":
+        return "posix"
+    return "engine-limit" if any(limit.covers(state, terms.contract) for limit in limits) else ""
+
+
 def _undecided(state: JudgedState, why: str) -> JudgedState:
-    return JudgedState(
-        state.planned,
-        Judgement.unknown(why, state.judgement.acks),
-        state.recovery_s,
-        state.disagreement,
-        state.checks,
-    )
+    return replace(state, judgement=Judgement.unknown(why, state.judgement.acks))
 
 
 def too_short(recording: Recording, contract: Contract) -> str:
@@ -200,14 +270,16 @@ def too_short(recording: Recording, contract: Contract) -> str:
 
 
 def _model_summary(states: Sequence[JudgedState]) -> ModelSummary:
-    uniform = [state for state in states if state.planned.source == "uniform"]
+    counted = [state for state in states if not state.aside]
+    uniform = [state for state in counted if state.planned.source == "uniform"]
     held = sum(1 for state in uniform if _held(state))
     bound = 1.0 - (1.0 - CONFIDENCE) ** (1.0 / len(uniform)) if uniform and held == len(uniform) else None
     return ModelSummary(
-        verdict=worst(state.judgement.verdict for state in states),
+        verdict=worst(state.judgement.verdict for state in counted or states),
         states=len(states),
         lost=max((state.judgement.lost for state in states), default=0),
         uniform=len(uniform),
         uniform_held=held,
         broken_share_max=bound,
+        aside=len(states) - len(counted),
     )

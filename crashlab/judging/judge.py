@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from crashlab.judging.audit import Disagreement, disagreement
 from crashlab.judging.oracle import Cut, History, judge
@@ -53,15 +53,21 @@ class RecoveredState:
     failure: str = ""
 
 
+Aside = Literal["", "posix", "engine-limit"]
+"""Why a state says nothing of the configuration: nobody asked for its metadata rule, or what breaks in it the
+engine's own safest settings do not survive."""
+
+
 @dataclass(frozen=True)
 class JudgedState:
-    """One state's judgement, and how it stands to the audit (`synced` states only)."""
+    """One state's judgement, how it stands to the audit (`synced` states only), and why it does not count."""
 
     planned: PlannedState
     judgement: Judgement
     recovery_s: float
     disagreement: Disagreement | None = None
     checks: tuple[str, ...] = ()
+    aside: Aside = ""
 
     @property
     def crash(self) -> CrashKind:

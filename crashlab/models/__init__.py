@@ -1,8 +1,12 @@
 """Crash models: which content of the disk a crash at one position may leave.
 
-`cache`   everything written before the position: a process crash between any two calls.
-`synced`  only what completed syncs cover: one extreme of a power cut, not the strictest.
-`torn`    that, and some units of 4096 bytes of what they do not; `torn-512` likewise with 512.
+`cache`      everything written before the position: a process crash between any two calls.
+`synced`     only what completed syncs cover: one extreme of a power cut, not the strictest.
+`torn`       that, and some units of 4096 bytes of what they do not; `torn-512` likewise with 512.
+`reordered`  that, and some whole writes of what they do not, in any order.
+
+Each power cut also with `-posix`: of names no more is promised than the standard does, where a journaled
+file system keeps them in order.
 
 A model is a pure choice of survivors; the same disk, position and seed give the same image. Which models
 an engine's configurations are judged by, its controls say: a model without controls proves nothing.
@@ -14,8 +18,9 @@ from typing import Protocol
 
 from crashlab.judging.verdict import CrashKind
 from crashlab.models.cache import CacheModel
+from crashlab.models.names import Metadata
+from crashlab.models.partial import PartialModel
 from crashlab.models.synced import SyncedModel
-from crashlab.models.torn import TornModel
 from crashlab.states.disk import Disk, Image
 from crashlab.states.horizon import Horizons
 
@@ -27,6 +32,11 @@ class CrashModel(Protocol):
     def name(self) -> str: ...
 
     @property
+    def metadata(self) -> Metadata:
+        """Which of the names survive."""
+        ...
+
+    @property
     def crash(self) -> CrashKind: ...
 
     @property
@@ -34,9 +44,14 @@ class CrashModel(Protocol):
         """Whether a part of a write may survive, so that the middle of a checkpoint tells most."""
         ...
 
-    def telling_seed(self, position: int, seed: int) -> int:
-        """A seed at or after this one whose draw tells most at the position; the same where nothing is drawn
-        that could hide damage."""
+    @property
+    def draws(self) -> bool:
+        """Whether it adds survivors by a draw, which asks more of an engine than some promise."""
+        ...
+
+    def telling_seeds(self, position: int, seed: int) -> tuple[int, ...]:
+        """Seeds at or after this one whose draws tell most at the position, best first; the same where
+        nothing is drawn that could hide damage."""
         ...
 
     def image(self, disk: Disk, horizons: Horizons, position: int, seed: int) -> Image:
@@ -44,5 +59,14 @@ class CrashModel(Protocol):
         ...
 
 
-_ALL: tuple[CrashModel, ...] = (CacheModel(), SyncedModel(), TornModel(), TornModel("torn-512", 512))
+_ALL: tuple[CrashModel, ...] = (
+    CacheModel(),
+    SyncedModel(),
+    PartialModel("torn", 4096),
+    PartialModel("torn-512", 512),
+    PartialModel("reordered"),
+    SyncedModel("synced-posix", "posix"),
+    PartialModel("torn-posix", 4096, "posix"),
+    PartialModel("reordered-posix", 0, "posix"),
+)
 MODELS: dict[str, CrashModel] = {model.name: model for model in _ALL}

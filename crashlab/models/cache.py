@@ -10,24 +10,29 @@ write after a process crash, only the real kill of the measured run can show.
 from __future__ import annotations
 
 import random
+from dataclasses import dataclass
 
 from crashlab.judging.verdict import CrashKind
+from crashlab.models.names import Metadata
 from crashlab.recording.write_log import Operation
 from crashlab.states.disk import Disk, File, Image, NameChange, Surviving, build_image
 from crashlab.states.horizon import Horizons
 
 
+@dataclass(frozen=True)
 class CacheModel:
     """Everything written before the position survives."""
 
-    name = "cache"
+    name: str = "cache"
+    metadata: Metadata = "ordered"
     crash: CrashKind = "process-crash"
-    tears = False
+    tears: bool = False
+    draws: bool = False
 
-    def telling_seed(self, position: int, seed: int) -> int:
+    def telling_seeds(self, position: int, seed: int) -> tuple[int, ...]:
         """The seed itself."""
         del position
-        return seed
+        return (seed,)
 
     def image(self, disk: Disk, horizons: Horizons, position: int, seed: int) -> Image:
         del horizons  # a process crash loses nothing that was written, synced or not

@@ -26,6 +26,7 @@ from crashlab.recording.recorded import DATABASE_FOLDER, Facts, Recording, save_
 from crashlab.recording.recorder import Recorder
 from crashlab.recording.write_log import BLOCK_BYTES, WriteLog
 from crashlab.subject import Subject
+from engines.engine import LogReader
 from engines.process import DeadlinePassed
 from engines.scratch import SHARED_MEMORY_FOLDER, Scratch
 from knobs.errors import Undecided
@@ -96,15 +97,7 @@ def _record_into(
 ) -> None:
     reader = subject.engine.log_reader
     live = root / DATABASE_FOLDER
-    base_inodes = {}
-    for path in sorted(live.rglob("*")):
-        if not path.is_file():
-            continue
-        relative = path.relative_to(root).as_posix()
-        if reader.role(relative) in LEFT_OUT:
-            path.unlink()  # as the copy has none
-        else:
-            base_inodes[relative] = path.stat().st_ino
+    base_inodes, folder_inodes = _inodes(root, reader)
     log_path, ledger_path = shared / "write.log", shared / "ledger"
     log_room = _log_bytes(plan)
     WriteLog.create(log_path, log_room, ready_bytes=min(log_room, LOG_READY_BYTES))
@@ -148,6 +141,7 @@ def _record_into(
         initial_records=subject.workload.initial_records,
         register_per_write=subject.workload.register_per_write,
         base_inodes=base_inodes,
+        folder_inodes=folder_inodes,
         first_position=first_position,
         kill_ns=kill_ns,
         operations=operations,
@@ -164,6 +158,20 @@ def _record_into(
         # Only now: what recovery changes is not what the run left.
         _save_owners(subject, launch, live.parent, folder)
     replace(facts, faults=tuple(found)).save(folder)
+
+
+def _inodes(root: Path, reader: LogReader) -> tuple[dict[str, int], dict[str, int]]:
+    """The inodes of the files and of the folders below the root, by path; what no copy holds is removed."""
+    files, folders = {}, {"": root.stat().st_ino}
+    for path in sorted(root.rglob("*")):
+        relative = path.relative_to(root).as_posix()
+        if not path.is_file():
+            folders[relative] = path.stat().st_ino
+        elif reader.role(relative) in LEFT_OUT:
+            path.unlink()
+        else:
+            files[relative] = path.stat().st_ino
+    return files, folders
 
 
 def _save_owners(subject: Subject, launch: Any, root: Path, folder: Path) -> None:

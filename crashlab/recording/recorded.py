@@ -9,7 +9,7 @@ engine's recovery.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -28,7 +28,7 @@ from knobs.errors import InvalidInput
 from workloads.ledger import Ledger
 
 DATABASE_FOLDER = "db"
-FACTS_SCHEMA = 3
+FACTS_SCHEMA = 4
 OWNERS_NAME = "owners.json"
 
 
@@ -36,9 +36,10 @@ OWNERS_NAME = "owners.json"
 class Facts:
     """What the folder's other files do not say.
 
-    ``base_inodes`` are the live folder's, by path below the recorded root. ``provoked_until`` is the position
-    where the last provocation ended: from there on the load was alone. ``faults`` say why the log
-    must not be believed (empty: it may be); ``notes`` what is worth saying besides.
+    ``base_inodes`` and ``folder_inodes`` are the live ones, by path below the recorded root, the root itself
+    included. ``provoked_until`` is the position where the last provocation ended: from there on the load was
+    alone. ``faults`` say why the log must not be believed (empty: it may be); ``notes`` what is worth saying
+    besides.
     """
 
     engine: str
@@ -53,6 +54,7 @@ class Facts:
     initial_records: int
     register_per_write: bool
     base_inodes: dict[str, int]
+    folder_inodes: dict[str, int]
     first_position: int
     kill_ns: int
     operations: int
@@ -103,10 +105,18 @@ def load_owners(folder: Path) -> dict[int, list[tuple[int, int]]]:
 class Recording:
     """One recorded run, read from its folder as far as it is asked for."""
 
-    def __init__(self, folder: Path, reader: LogReader) -> None:
+    def __init__(
+        self, folder: Path, reader: LogReader, leaves_out: Callable[[Operation], bool] = lambda _: False
+    ) -> None:
+        """``leaves_out`` says which operations are taken as never done: a control plants a fault by it."""
         self.folder = folder
         self.facts = Facts.load(folder)
         self.reader = reader.bound(folder / "base", load_owners(folder))
+        self._leaves_out = leaves_out
+
+    def without(self, leaves_out: Callable[[Operation], bool]) -> Recording:
+        """The same run as if these operations had never been done."""
+        return Recording(self.folder, self.reader, leaves_out)
 
     @property
     def believable(self) -> bool:
@@ -128,13 +138,8 @@ class Recording:
             BaseFile.kept(path, inode, self.folder / "base" / path.removeprefix(DATABASE_FOLDER + "/"))
             for path, inode in self.facts.base_inodes.items()
         ]
-        place = self.folder / "base"
-        folders = [
-            f"{DATABASE_FOLDER}/{path.relative_to(place).as_posix()}"
-            for path in sorted(place.rglob("*"))
-            if path.is_dir()
-        ]
-        return Disk(base, [DATABASE_FOLDER, *folders], self.log.operations)
+        done = [each for each in self.log.operations if not self._leaves_out(each)]
+        return Disk(base, self.facts.folder_inodes, done, self.reader.role)
 
     @cached_property
     def lives(self) -> dict[int, Life]:
@@ -153,15 +158,6 @@ class Recording:
     @cached_property
     def timeline(self) -> Timeline:
         return Timeline(self.disk.operations, self.history)
-
-    @cached_property
-    def paths(self) -> dict[int, str]:
-        """The last path of every file, by its number on the disk."""
-        paths = {file.number: path for path, file in self.disk.names_at_start.items()}
-        for change in self.disk.name_changes:
-            if change.file is not None:
-                paths[change.file.number] = change.operation.new_path or change.operation.path
-        return paths
 
     @cached_property
     def log_map(self) -> LogMap:
@@ -197,7 +193,7 @@ class Recording:
         path = operation.new_path or operation.path
         if not path:
             file = self.disk.file_of(operation)
-            path = self.paths.get(file.number, "") if file else ""
+            path = self.disk.paths.get(file.number, "") if file else ""
         if path not in self._roles:
             self._roles[path] = self.reader.role(path)
         return self._roles[path]

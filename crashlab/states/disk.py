@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from functools import cached_property
+from pathlib import Path, PurePosixPath
 
 from crashlab.recording.write_log import Kind, Operation
 
@@ -80,18 +81,30 @@ class Disk:
     """The base and the log, resolved into files and names.
 
     ``names_at_start`` maps paths to files; ``name_changes`` is every change of the namespace in
-    order; ``syncs`` every completed sync of any kind in order of its begin.
+    order; ``syncs`` every completed sync of any kind in order of its begin; ``folder_syncs`` those of each
+    folder, by its path ("": the recorded root).
     """
 
-    def __init__(self, base: Iterable[BaseFile], folders: Iterable[str], operations: Sequence[Operation]):
+    def __init__(
+        self,
+        base: Iterable[BaseFile],
+        folders: Mapping[str, int],
+        operations: Sequence[Operation],
+        role: Callable[[str], str] = lambda _: "",
+    ) -> None:
+        """``folders`` are the base's, with their inodes in the live folder; ``role`` says what a file is
+        for, by its path."""
         self.files: list[File] = []
         self.names_at_start: dict[str, File] = {}
-        self.folders_at_start = frozenset(folders)
+        self.folders_at_start = frozenset(folders) - {""}
         self.name_changes: list[NameChange] = []
         self.syncs: list[Operation] = []
+        self.folder_syncs: dict[str, list[Operation]] = {}
         self.operations = operations
+        self._role = role
         self._current: dict[int, File] = {}
         self._owner: dict[int, File] = {}
+        self._folders = {inode: path for path, inode in folders.items()}
         for entry in base:
             file = self._new_file(entry.inode, entry)
             file.live_size = entry.size
@@ -107,6 +120,23 @@ class Disk:
     def file_of(self, operation: Operation) -> File | None:
         """The file that a content change or sync was about."""
         return self._owner.get(operation.begin)
+
+    @cached_property
+    def paths(self) -> dict[int, str]:
+        """The last path of every file that ever had one, by its number."""
+        paths = {file.number: path for path, file in self.names_at_start.items()}
+        for change in self.name_changes:
+            if change.file is not None:
+                paths[change.file.number] = change.operation.new_path or change.operation.path
+        return paths
+
+    def class_of(self, file: File) -> str:
+        """What the file is for, under the last name that it had; "" for one that nobody knows."""
+        return self._classes.get(file.number, "")
+
+    @cached_property
+    def _classes(self) -> dict[int, str]:
+        return {number: self._role(path) for number, path in self.paths.items()}
 
     def _new_file(self, inode: int, base: BaseFile | None) -> File:
         file = File(len(self.files), inode, base)
@@ -129,6 +159,9 @@ class Disk:
             if file is not None and kind in SYNCS and not operation.flags & SYNC_OF_A_FOLDER:
                 file.syncs.append(operation)
                 self._owner[operation.begin] = file
+            folder = self._folders.get(operation.inode)
+            if folder is not None and operation.flags & SYNC_OF_A_FOLDER and operation.end is not None:
+                self.folder_syncs.setdefault(folder, []).append(operation)
 
     def _take_name_change(self, operation: Operation) -> None:
         if operation.kind is Kind.CREATE:
@@ -137,6 +170,14 @@ class Disk:
         else:
             file = self._current.get(operation.inode)
         self.name_changes.append(NameChange(operation, file))
+        if operation.kind is Kind.MKDIR:
+            self._folders[operation.inode] = operation.path
+        elif operation.kind is Kind.RENAME and operation.inode in self._folders:
+            old, new = operation.path, operation.new_path
+            self._folders = {
+                inode: new + path[len(old) :] if f"{path}/".startswith(f"{old}/") else path
+                for inode, path in self._folders.items()
+            }
 
     def _take_content_change(self, operation: Operation) -> None:
         file = self._current.get(operation.inode) or self._new_file(operation.inode, None)
@@ -198,25 +239,27 @@ def written_ranges(survivor: Surviving) -> tuple[tuple[int, int], ...]:
 class FileImage:
     """What one file holds after a crash: which changes survive, applied in order to its base.
 
-    ``size_max`` cuts off what lies behind it: growth whose size was not committed.
+    ``size``, where it is not what the survivors give: growth that was not committed is cut off, or its bytes
+    are lost and zeros stand there.
     """
 
     file: File
     survivors: tuple[Surviving, ...]
-    size_max: int | None = None
+    size: int | None = None
 
     @property
     def identity(self) -> tuple[object, ...]:
         """Equal for equal content: the same changes to the same file."""
-        return (self.file.number, self.size_max, *((s.operation.begin, s.ranges) for s in self.survivors))
+        return (self.file.number, self.size, *((s.operation.begin, s.ranges) for s in self.survivors))
 
     @property
     def untouched(self) -> bool:
         """Whether the content is the base's own."""
-        return self.file.base is not None and not self.survivors
+        return self.file.base is not None and not self.survivors and self.size is None
 
     def content(self) -> bytes:
-        return apply(self.file.base_bytes(), self.survivors)[: self.size_max]
+        content = apply(self.file.base_bytes(), self.survivors)
+        return content if self.size is None else content[: self.size].ljust(self.size, b"\0")
 
     def write_to(self, path: Path) -> None:
         """Make ``path`` a file with this content, which may be there already as a copy of the base's."""
@@ -236,8 +279,8 @@ class FileImage:
                 else:
                     size = size_after(size, operation)
                     os.truncate(descriptor, size)
-            if self.size_max is not None and self.size_max < size:
-                os.truncate(descriptor, self.size_max)
+            if self.size is not None:
+                os.truncate(descriptor, self.size)
         finally:
             os.close(descriptor)
 
@@ -262,20 +305,29 @@ def build_image(
     disk: Disk,
     keeps_name: Callable[[NameChange], bool],
     survivors: Callable[[File], tuple[Surviving, ...]],
-    size_max: Callable[[File, tuple[Surviving, ...]], int | None] = lambda *_: None,
+    size: Callable[[File, tuple[Surviving, ...]], int | None] = lambda *_: None,
 ) -> Image:
-    """The image in which the chosen changes of names and contents survive, and of growth so much."""
+    """The image in which the chosen changes of names and contents survive, of the size where one is given.
+
+    What lies in a folder that did not survive is gone with it.
+    """
     names = dict(disk.names_at_start)
     folders = set(disk.folders_at_start)
     for change in disk.name_changes:
         if keeps_name(change):
             _rename_in(names, folders, change)
+    folders = {folder for folder in folders if _parents(folder) <= folders}
+    names = {path: file for path, file in names.items() if _parents(path) <= folders}
     images: dict[int, FileImage] = {}
     for file in names.values():
         if file.number not in images:
             surviving = survivors(file)
-            images[file.number] = FileImage(file, surviving, size_max(file, surviving))
+            images[file.number] = FileImage(file, surviving, size(file, surviving))
     return Image(frozenset(folders), {path: images[file.number] for path, file in names.items()})
+
+
+def _parents(path: str) -> set[str]:
+    return {parent.as_posix() for parent in PurePosixPath(path).parents} - {"."}
 
 
 def _rename_in(names: dict[str, File], folders: set[str], change: NameChange) -> None:

@@ -43,16 +43,22 @@ class Horizon:
 
 
 class Horizons:
-    """The horizons of one disk: one for each file's bytes, and one for names."""
+    """The horizons of one disk: one for each file's bytes, for all names, and for each folder's entries."""
 
     def __init__(self, disk: Disk) -> None:
         everything = [sync for sync in disk.syncs if sync.kind is Kind.SYNCFS]
         self._files = {file.number: Horizon([*file.syncs, *everything]) for file in disk.files}
+        self._folders = {path: Horizon([*syncs, *everything]) for path, syncs in disk.folder_syncs.items()}
+        self._everything = Horizon(everything)
         self.names = Horizon([sync for sync in disk.syncs if self._commits_metadata(disk, sync)])
 
     def of(self, file: File) -> Horizon:
         """The horizon of one file's bytes."""
         return self._files[file.number]
+
+    def of_folder(self, path: str) -> Horizon:
+        """The horizon of a folder's own entries, by its path ("": the recorded root)."""
+        return self._folders.get(path, self._everything)
 
     def _commits_metadata(self, disk: Disk, sync: Operation) -> bool:
         if sync.kind is Kind.SYNCFS or sync.flags & SYNC_OF_A_FOLDER:

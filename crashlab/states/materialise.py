@@ -91,7 +91,7 @@ class Materialiser:
         for path in self._mutable:
             file = files.get(path)
             is_own = file is not None and file.file.base is not None and file.file.base.path == path
-            if file is not None and is_own and file.untouched and file.size_max is None:
+            if file is not None and is_own and file.untouched:
                 kept.add(path)
             elif not is_own:
                 (target / path).unlink()

@@ -1,19 +1,22 @@
 """Where to crash: which positions of a recorded run are made into states, and why.
 
-Four sources share the budget: *exposure* (just before the syncs that cover the widest windows of
+Five sources share the budget: *exposure* (just before the syncs that cover the widest windows of
 acknowledgements, and the end of the run), *unsynced* (for models that tear writes: just before the syncs of
-data files at which most writes to them were unsynced, which is the middle of a checkpoint), *event* (one
-position inside or right after an operation of every kind on every role of file: log switches, flushes,
-manifest edits, renames), and *uniform* (moments drawn uniformly in time: the only ones that are a sample).
+data files at which most writes to them were unsynced, which is the middle of a checkpoint), *logs* (for
+models that draw survivors: while a log is written and the one before it is not synced yet, so that the older
+may be lost and the newer survive), *event* (one position inside or right after an operation of every kind on
+every role of file: log switches, flushes, manifest edits, renames), and *uniform* (moments drawn uniformly
+in time: the only ones that are a sample).
 The plan is pure: the same run, budget and seed give the same plan.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Literal
 
 from crashlab.judging.audit import Audit
@@ -25,7 +28,7 @@ from crashlab.states.disk import CONTENT_CHANGES, NAME_CHANGES, SYNCS, Disk, Fil
 from crashlab.states.horizon import Horizons
 from engines.engine import FileRole
 
-Source = Literal["exposure", "unsynced", "event", "uniform"]
+Source = Literal["exposure", "unsynced", "logs", "event", "uniform"]
 UNTOLD_ROLES = ("lock", "info-log", "cache")
 """Roles of files that recovery does not read: no moment is worth a state for them."""
 _TOLD = NAME_CHANGES | CONTENT_CHANGES | SYNCS
@@ -71,6 +74,33 @@ class RunView:
         return sorted(((p, n) for p, n in found if n), key=lambda each: (-each[1], each[0]))
 
     @cached_property
+    def crossings(self) -> list[tuple[int, int]]:
+        """Between which positions a log has unsynced writes while the next one is written already, the
+        longest first."""
+        logs = sorted(
+            (writes[0].begin, file)
+            for file in self.disk.files
+            if (writes := [each for each in file.changes if each.kind is Kind.WRITE])
+            and self.role(writes[0]) == "wal"
+        )
+        found = []
+        for (_, older), (began, _) in pairwise(logs):
+            last = self.timeline.last_position
+            until = min((end for end in self._ends_of(older) if end > began), default=last)
+            if began > self.first_position and _unsynced_at(self, [older], until):
+                found.append((began, until))
+        return sorted(found, key=lambda each: (each[0] - each[1], each))
+
+    def _ends_of(self, file: File) -> Iterator[int]:
+        """Where syncs of a file end, and where its names are taken away."""
+        yield from (sync.end for sync in file.syncs if sync.end is not None)
+        yield from (
+            change.operation.begin
+            for change in self.disk.name_changes
+            if change.file is file and change.operation.kind in (Kind.UNLINK, Kind.RENAME)
+        )
+
+    @cached_property
     def classes(self) -> Mapping[str, Sequence[Operation]]:
         """The ended operations of the load by their kind and the role of their file, in words."""
         classes: dict[str, list[Operation]] = {}
@@ -101,10 +131,17 @@ def plan_states(view: RunView, model: str, states: int, seed: int) -> list[Plann
 
     if MODELS[model].tears:
         share = states - states // 2
-        # Of few states these tell most. The first of them is not left to its draw.
+        # Of few states these tell most. The first of them are not left to their draws.
         for number, (position, writes) in enumerate(view.unsynced[: max(1, states // 2)]):
-            drawn = seed if number else MODELS[model].telling_seed(position, seed)
+            telling = MODELS[model].telling_seeds(position, seed)
+            drawn = telling[number] if number < len(telling) else seed
             add(position, "unsynced", f"{writes} writes to data files unsynced", drawn)
+    if MODELS[model].draws:
+        places = random.Random(f"{seed}/{model}/logs")
+        for number in range(max(1, states // 4) if view.crossings else 0):
+            position = places.randint(*view.crossings[number % len(view.crossings)])
+            *_, by_file = MODELS[model].telling_seeds(position, seed)
+            add(position, "logs", "a log is written, the one before it not synced", by_file)
     add(view.timeline.last_position, "exposure", "the end of the run")
     for peak in view.audit.peaks(view.timeline, max(1, share // 3), crash):
         add(peak.position, "exposure", f"{peak.exposed} acks exposed for up to {peak.window_ms:.1f} ms")

@@ -24,12 +24,16 @@ from knobs.finding import Finding
 
 # Written WAL is flushed only after a gigabyte or ten seconds, so that whatever moment is taken loses some.
 _LATE = {"synchronous_commit": "off", "wal_writer_delay": "10s", "wal_writer_flush_after": "1GB"}
+_UNSYNCED = ControlSettings(lossy={"fsync": "off"}, honest={})
+_OF_FOLDERS = ControlSettings(lossy={}, honest={}, forgets_folders=True)
 _TORN = ControlSettings(lossy={"full_page_writes": "off"}, honest={})
 CONTROLS: Mapping[str, ControlSettings] = {
     "cache": ControlSettings(lossy=_LATE, honest={}),
-    "synced": ControlSettings(lossy={"fsync": "off"}, honest={}),
+    "synced": _UNSYNCED,
     "torn": _TORN,
     "torn-512": _TORN,
+    "reordered": _UNSYNCED,
+    **dict.fromkeys(("synced-posix", "torn-posix", "reordered-posix"), _OF_FOLDERS),
 }
 
 
@@ -52,6 +56,7 @@ class PostgresqlEngine:
     control_workload: ClassVar[str] = "pgbench:tpcb-like"
     stamps_in_server: ClassVar[bool] = True
     recovers_in_memory: ClassVar[bool] = True
+    limit_states: ClassVar[int] = 24
 
     @property
     def major(self) -> str:

@@ -21,9 +21,12 @@ from knobs.rocksdb.options_file import OptionsFile
 SYNC = "WriteOptions.sync"
 DISABLE_WAL = "WriteOptions.disableWAL"
 OPTIONS_NAME = "OPTIONS"
+_OF_CUTS = ControlSettings(lossy={SYNC: "false"}, honest={SYNC: "true"})
+_OF_FOLDERS = ControlSettings(lossy={SYNC: "true"}, honest={SYNC: "true"}, forgets_folders=True)
 CONTROLS: Mapping[str, ControlSettings] = {
     "cache": ControlSettings(lossy={DISABLE_WAL: "true"}, honest={SYNC: "true"}),
-    "synced": ControlSettings(lossy={SYNC: "false"}, honest={SYNC: "true"}),
+    **dict.fromkeys(("synced", "torn", "torn-512", "reordered"), _OF_CUTS),
+    **dict.fromkeys(("synced-posix", "torn-posix", "reordered-posix"), _OF_FOLDERS),
 }
 _WRITE_OPTIONS = "WriteOptions."
 
@@ -46,6 +49,7 @@ class RocksdbEngine:
     control_workload: ClassVar[str] = "ycsb:a"
     stamps_in_server: ClassVar[bool] = False
     recovers_in_memory: ClassVar[bool] = False
+    limit_states: ClassVar[int] = 100
     runs_as: ClassVar[tuple[int, int] | None] = None
 
     def version(self) -> str:

@@ -129,7 +129,7 @@ def test_postgresql_trial(place: PostgresqlLab, sheet: Sheet, tmp_path: Path) ->
     )
     workload = found.family.watched(found.workload, place.supervisor)
     request = replace(found, engine=place.engine, workload=workload)
-    plan = default_trial_plan(SECONDS, models=place.engine.controls, recorded=request.kind.recorded)
+    plan = default_trial_plan(SECONDS, states=request.states, recorded=request.kind.recorded)
     figures = time_trials(place.lab, request, plan, TRIALS, OWN_S_MAX, tmp_path)
     sheet.add(
         "PostgreSQL: the time of a trial",

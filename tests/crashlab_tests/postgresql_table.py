@@ -139,7 +139,7 @@ def table_of(find: Callable[[], Binaries], rows: tuple[Row, ...]) -> Table:
         engine="postgresql",
         command="duratune crash postgresql --workload pgbench:tpcb-like",
         rows=rows,
-        models=("cache", "synced", "torn", "torn-512"),
+        models=("cache", "synced", "torn", "torn-512", "reordered", "synced-posix"),
         states=24,
         subject=subject,
         deviations=deviations,

@@ -68,7 +68,10 @@ ROWS = (
         "sync, kAbsoluteConsistency",
         (SYNC, ("DBOptions.wal_recovery_mode", "kAbsoluteConsistency")),
         _HELDS,
-        torn_kill="recover: Corruption: error reading trailing data",
+        torn_log=tuple(
+            f"recover: Corruption: {what}"
+            for what in ("error reading trailing data", "truncated record body", "checksum mismatch")
+        ),
     ),
 )
 
@@ -97,7 +100,7 @@ TABLE = Table(
     engine="rocksdb",
     command="duratune crash rocksdb --workload ycsb:a",
     rows=ROWS,
-    models=("cache", "synced"),
+    models=("cache", "synced", "torn", "torn-512", "reordered", "synced-posix"),
     states=18,
     subject=_subject,
     deviations=_deviations,

@@ -45,6 +45,7 @@ def facts(**changed: Any) -> Facts:
         "initial_records": 0,
         "register_per_write": False,
         "base_inodes": {},
+        "folder_inodes": {},
         "first_position": 0,
         "kill_ns": 0,
         "operations": 0,

@@ -6,6 +6,8 @@ from crashlab.recording.write_log import Kind, Operation
 from crashlab.states.disk import SYNC_OF_A_FOLDER, WRITE_IS_ITS_OWN_SYNC, BaseFile, Disk
 
 MILLISECOND = 1_000_000
+FOLDERS_FROM = 5_000
+"""The inode of the first folder of a base; the others follow."""
 
 
 class Tape:
@@ -15,8 +17,9 @@ class Tape:
         self.operations: list[Operation] = []
         self.position = 0
 
-    def disk(self, *base: BaseFile, folders: tuple[str, ...] = ()) -> Disk:
-        return Disk(base, folders, sorted(self.operations, key=lambda operation: operation.begin))
+    def disk(self, *base: BaseFile, folders: tuple[str, ...] = ("db",)) -> Disk:
+        inodes = {path: FOLDERS_FROM + number for number, path in enumerate(folders)}
+        return Disk(base, inodes, sorted(self.operations, key=lambda operation: operation.begin))
 
     def begin(self) -> int:
         self.position += 1

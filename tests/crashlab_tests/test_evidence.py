@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from crashlab.controls import Control, unknown_because
-from crashlab.judging.evidence import CrashEvidence
+from crashlab.judging.evidence import CrashEvidence, EngineLimit, Terms
 from crashlab.judging.judge import RecoveredState
 from crashlab.judging.oracle import History
 from crashlab.judging.verdict import Verdict
@@ -221,3 +223,59 @@ def test_without_any_control_nothing_is_held() -> None:
         STRICT
     )
     assert (found.verdict, found.process_crash.verdict, found.power_cut.verdict) == (UNKNOWN,) * 3
+
+
+# What is told and does not count.
+
+HOLE = EngineLimit("torn", "strict", ("lost-ack",), 40, 2, "torn@7#1", "a write survived")
+
+
+@pytest.mark.parametrize("model", ["synced-posix", "torn-posix", "reordered-posix"])
+@pytest.mark.parametrize("metadata", ["ordered", "posix"])
+def test_states_of_the_other_metadata_rule_are_told_and_do_not_count(model: str, metadata: str) -> None:
+    made = evidence(state("synced", END, recovered(WHOLE)), state(model, END, recovered(SHORT)), synced=True)
+    found = made.under(Terms(STRICT, "posix" if metadata == "posix" else "ordered"))
+    counts = metadata == "posix"
+    assert found.power_cut.verdict is (BROKEN if counts else HELD)
+    assert found.power_cut.states == (2 if counts else 1)
+    assert [state.planned.model for state in found.aside] == ([] if counts else [model])
+    assert (found.worst_state is None) is not counts
+    assert found.models[model].verdict is BROKEN and found.models[model].aside == (0 if counts else 1)
+
+
+def test_a_limit_of_the_engine_does_not_count_unless_it_is_laid_to_the_candidate() -> None:
+    made = evidence(
+        state("synced", END, recovered(WHOLE)),
+        state("reordered", END, recovered(SHORT)),
+        state("reordered", END, recovered(WHOLE)),
+        synced=True,
+    )
+    assert made.under(STRICT).power_cut.verdict is BROKEN
+    made = replace(made, limits=[HOLE])
+    found = made.under(STRICT)
+    assert (found.power_cut.verdict, found.power_cut.states, found.limits) == (HELD, 2, (HOLE,))
+    assert [state.aside for state in found.aside] == ["engine-limit"]
+    assert (found.models["reordered"].verdict, found.models["reordered"].aside) == (HELD, 1)
+    assert made.under(Terms(STRICT, strict_model=True)).power_cut.verdict is BROKEN
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(HOLE, contract="process"),
+        replace(HOLE, reasons=("hole",)),
+        replace(HOLE, model="synced"),
+    ],
+    ids=["contract", "reasons", "a model that draws nothing"],
+)
+def test_a_limit_covers_what_breaks_the_same_contract_for_the_same_reasons(other: EngineLimit) -> None:
+    made = evidence(state("torn", END, recovered(SHORT)), synced=True)
+    assert replace(made, limits=[HOLE]).under(STRICT).aside
+    found = replace(made, limits=[other]).under(STRICT)
+    assert found.aside == () and found.power_cut.verdict is BROKEN
+
+
+@pytest.mark.parametrize("model", ["cache", "synced"])
+def test_no_limit_excuses_a_model_that_draws_no_survivors(model: str) -> None:
+    made = evidence(state(model, END, recovered(SHORT)), synced=True)
+    assert replace(made, limits=[HOLE]).under(STRICT).verdict is BROKEN

@@ -82,7 +82,7 @@ def image_of(base: Path) -> Image:
         BaseFile.kept(f"db/{path.relative_to(base)}", path.stat().st_ino, path) for path in sorted(files)
     ]
     folders = ["db", *(f"db/{path.relative_to(base)}" for path in base.rglob("*") if path.is_dir())]
-    return build_image(Disk(known, folders, []), lambda _: True, lambda _: ())
+    return build_image(Disk(known, dict.fromkeys(folders, 0), []), lambda _: True, lambda _: ())
 
 
 def content(folder: Path) -> dict[str, bytes | None]:

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from crashlab.models import MODELS
+from crashlab.models.partial import PartialModel
 from crashlab.recording.write_log import Kind
 from crashlab.states.plan import RunView, plan_states
 from crashlab.validate import split_states
@@ -131,5 +133,63 @@ def test_a_run_with_few_events_is_still_planned() -> None:
 def test_the_models_share_the_states(models: list[str], total: int) -> None:
     share = split_states(models, total)
     assert set(share) == set(models)
-    assert total - len(models) < sum(share.values()) <= total
-    assert min(share.values()) >= 1
+    assert sum(share.values()) == total and min(share.values()) >= 1
+
+
+CUTS = ["cache", "synced", "torn", "reordered", "synced-posix", "torn-posix"]
+
+
+@pytest.mark.parametrize("total", [10, 30, 100])
+def test_a_tenth_warns_of_names_that_only_a_journal_keeps(total: int) -> None:
+    share = split_states(CUTS, total)
+    assert share["synced-posix"] == total // 10 and "torn-posix" not in share
+    assert sum(share.values()) == total
+    assert max(share[name] - share["reordered"] for name in ("synced", "torn")) <= 1
+
+
+@pytest.mark.parametrize("total", [6, 10, 30, 100])
+def test_where_they_were_asked_for_every_model_has_its_share(total: int) -> None:
+    share = split_states(CUTS, total, "posix")
+    assert set(share) >= set(CUTS[:4]) and sum(share.values()) == total
+    cuts = [share.get(name, 0) for name in CUTS[1:]]
+    assert max(cuts) - min(cuts) <= 1
+
+
+def test_of_fewer_states_than_models_the_last_ones_get_none() -> None:
+    assert split_states(CUTS, 3) == {"cache": 1, "synced": 1, "torn": 1}
+
+
+def crossing(syncs_first: bool) -> RunView:
+    """A log that is written after another, which is not synced before it is removed."""
+    tape = Tape()
+    tape.create("db/000001.log", 1)
+    tape.fsync_folder()
+    first_position = tape.position
+    tape.write(1, 0, b"x" * 100)
+    if syncs_first:
+        tape.fdatasync(1)
+    tape.create("db/000002.log", 2)
+    for number in range(50):
+        tape.write(2, 100 * number, b"y" * 100)
+    tape.unlink("db/000001.log", 1)
+    for number in range(50, 100):
+        tape.write(2, 100 * number, b"y" * 100)
+    past = history([W(1, 0, tape.begin(), tape.begin())])
+    return recording(tape.disk(), past, first_position=first_position).view
+
+
+@pytest.mark.parametrize("model", ["torn", "reordered"])
+def test_the_moments_are_aimed_at_when_two_logs_are_not_synced(model: str) -> None:
+    run = crossing(syncs_first=False)
+    ((begin, end),) = run.crossings
+    aimed = [state for state in plan_states(run, model, 20, 1) if state.source == "logs"]
+    assert len(aimed) == 5 and all(begin <= state.position <= end for state in aimed)
+    chosen = MODELS[model]
+    assert isinstance(chosen, PartialModel)
+    drawn = {chosen.how(state.position, state.seed) for state in aimed}
+    assert {(how.scope, how.share, how.names) for how in drawn} == {("file", 1 / 2, "least")}
+    assert [state for state in plan_states(run, "synced", 20, 1) if state.source == "logs"] == []
+
+
+def test_a_log_that_is_synced_before_the_next_one_is_no_such_moment() -> None:
+    assert crossing(syncs_first=True).crossings == []

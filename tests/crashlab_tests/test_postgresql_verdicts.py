@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.crashlab_tests.postgresql_table import NEWEST_ROWS, TABLE, table_of
-from tests.crashlab_tests.verdict_rows import Batch, open_batch
+from tests.crashlab_tests.verdict_rows import CheckedBatch, open_batch
 from tests.crashlab_tests.verdict_table import Row
 from tests.engines_tests import newest_postgresql
 
@@ -16,32 +16,32 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def batch(tmp_path_factory: pytest.TempPathFactory, seed: int) -> Iterator[Batch]:
+def batch(tmp_path_factory: pytest.TempPathFactory, seed: int) -> Iterator[CheckedBatch]:
     with open_batch(TABLE, tmp_path_factory.mktemp("postgresql"), seed) as batch:
         yield batch
 
 
-def test_every_control_is_right(batch: Batch) -> None:
+def test_every_control_is_right(batch: CheckedBatch) -> None:
     batch.assert_controls_are_right()
 
 
 @pytest.mark.parametrize("row", TABLE.rows, ids=lambda row: row.name)
-def test_row(batch: Batch, row: Row, seed: int, tmp_path: Path) -> None:
+def test_row(batch: CheckedBatch, row: Row, seed: int, tmp_path: Path) -> None:
     batch.assert_row_is_right(row, seed, tmp_path)
 
 
 @pytest.fixture(scope="module")
-def newest(tmp_path_factory: pytest.TempPathFactory, seed: int) -> Iterator[Batch]:
+def newest(tmp_path_factory: pytest.TempPathFactory, seed: int) -> Iterator[CheckedBatch]:
     with newest_postgresql.unpacked() as found:
         table = table_of(lambda: found, NEWEST_ROWS)
         with open_batch(table, tmp_path_factory.mktemp("newest"), seed) as batch:
             yield batch
 
 
-def test_every_control_is_right_on_the_newest(newest: Batch) -> None:
+def test_every_control_is_right_on_the_newest(newest: CheckedBatch) -> None:
     newest.assert_controls_are_right()
 
 
 @pytest.mark.parametrize("row", NEWEST_ROWS, ids=lambda row: row.name)
-def test_row_on_the_newest(newest: Batch, row: Row, seed: int, tmp_path: Path) -> None:
+def test_row_on_the_newest(newest: CheckedBatch, row: Row, seed: int, tmp_path: Path) -> None:
     newest.assert_row_is_right(row, seed, tmp_path)

@@ -16,7 +16,11 @@ from tests.crashlab_tests.runs import facts
 @pytest.mark.parametrize("register_per_write", [True, False])
 def test_facts_are_read_as_they_were_written(tmp_path: Path, register_per_write: bool) -> None:
     made = facts(
-        register_per_write=register_per_write, faults=("a", "b"), notes=("c",), base_inodes={"db/x": 7}
+        register_per_write=register_per_write,
+        faults=("a", "b"),
+        notes=("c",),
+        base_inodes={"db/x": 7},
+        folder_inodes={"db": 6},
     )
     made.save(tmp_path)
     assert Facts.load(tmp_path) == made

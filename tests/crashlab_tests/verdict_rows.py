@@ -10,14 +10,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from crashlab.controls import Control
 from crashlab.judging.evidence import CrashEvidence
 from crashlab.judging.judge import judge_states
 from crashlab.judging.verdict import Verdict
-from crashlab.validate import Lab
 from knobs.contract import Contract
 from tests.crashlab_tests.labs import open_lab
-from tests.crashlab_tests.verdict_table import Row, Table, audit_faults, run_row, wrong
+from tests.crashlab_tests.verdict_table import Batch, Row, Table, audit_faults, run_row, wrong
 from workloads.ledger import Ledger
 
 STRICT = Contract("strict")
@@ -26,12 +24,8 @@ STATES_MAX = 18
 
 
 @dataclass(frozen=True)
-class Batch:
-    """A table, a lab for it, and the controls that serve all of its rows."""
-
-    table: Table
-    lab: Lab
-    controls: list[Control]
+class CheckedBatch(Batch):
+    """A batch whose rows are looked at from every side."""
 
     def assert_controls_are_right(self) -> None:
         """Each model's, and the kill's: of both kinds, and all of them right."""
@@ -52,7 +46,7 @@ class Batch:
     def run(self, row: Row, seed: int, folder: Path) -> CrashEvidence:
         """One killed and one recorded run of a row; ``folder`` takes the recording."""
         states = min(STATES_MAX, self.table.states)
-        return run_row(self.table, row, self.lab, folder, self.controls, seed, states)
+        return run_row(self, row, folder, seed, states)
 
     def _the_worst_state_repeats_itself(self, row: Row, evidence: CrashEvidence) -> None:
         """Rebuilt from log, position, model and seed it is the same; so is the same one judged again."""
@@ -68,10 +62,10 @@ class Batch:
 
 
 @contextmanager
-def open_batch(table: Table, folder: Path, seed: int) -> Iterator[Batch]:
+def open_batch(table: Table, folder: Path, seed: int) -> Iterator[CheckedBatch]:
     """A batch whose data lie below ``folder``."""
     with open_lab(folder, needs_reach=table.needs_reach) as lab:
-        yield Batch(table, lab, lab.controls(table.subject(lab), table.models, seed))
+        yield CheckedBatch(table, lab, lab.controls(table.subject(lab), table.models, seed))
 
 
 def _every_ack_is_audited(evidence: CrashEvidence) -> None:

@@ -7,14 +7,16 @@ of an engine are a `Table` in a file of its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from crashlab.controls import Control
-from crashlab.judging.evidence import CrashEvidence, CrashSummary, CrashVerdict
-from crashlab.judging.verdict import Verdict
+from crashlab.judging.evidence import CrashEvidence, CrashSummary, CrashVerdict, Terms
+from crashlab.judging.verdict import Judgement, Verdict
 from crashlab.kill import MeasurePlan
+from crashlab.limits import EngineLimits
+from crashlab.models import MODELS
 from crashlab.recording.record import RecordPlan
 from crashlab.subject import Subject
 from crashlab.validate import Lab, plan_all, split_states
@@ -51,7 +53,8 @@ class Row:
     ``not_in_force`` are the settings that the read-back must name; ``says`` is what the evidence must say;
     ``breaks_each`` are the models of which each must come out BROKEN; ``load`` is what is beside the
     settings, in the words of the table's ``subject``; ``forgets`` tells that recovery may ignore what is
-    durable; ``torn_kill`` is what the engine says where it rightly refuses a write that the kill cut in two.
+    durable; ``torn_log`` is what the engine says where it rightly refuses a log whose end is torn, by the
+    kill or by a cut.
     """
 
     name: str
@@ -62,7 +65,7 @@ class Row:
     breaks_each: tuple[str, ...] = ()
     load: tuple[tuple[str, str], ...] = ()
     forgets: bool = False
-    torn_kill: str = ""
+    torn_log: tuple[str, ...] = ()
 
 
 class Subjects(Protocol):
@@ -90,31 +93,45 @@ class Table:
     record: RecordPlan = RECORD
 
 
-def run_row(
-    table: Table,
-    row: Row,
-    lab: Lab,
-    folder: Path,
-    controls: Sequence[Control],
-    seed: int,
-    states: int | None = None,
-) -> CrashEvidence:
+@dataclass(frozen=True)
+class Batch:
+    """A table, a lab for it, the controls that serve all of its rows, and the engine's limits by contract."""
+
+    table: Table
+    lab: Lab
+    controls: Sequence[Control]
+    limits: dict[str, EngineLimits] = field(default_factory=dict)
+
+    def limits_under(self, contract: Contract, seed: int) -> EngineLimits:
+        """The limits under a contract, looked for once."""
+        looked = EngineLimits(self.lab, Terms(contract), self.table.record, seed)
+        return self.limits.setdefault(str(contract), looked)
+
+
+def run_row(batch: Batch, row: Row, folder: Path, seed: int, states: int | None = None) -> CrashEvidence:
     """Kill one run and record one, once, for every contract of the row; ``folder`` takes the recording.
 
     ``states`` other than the table's make a shorter look.
     """
+    table, lab = batch.table, batch.lab
     tested = table.subject(lab, row)
     killed = lab.measure(tested, table.measure, seed)
     # Under a window the load is paced to last several of it; that serves the other contracts as well.
     widest = max((Contract.parse(e.contract) for e in row.expected), key=lambda c: c.window_ms or 0.0)
     recording = lab.record(tested, widest, table.record, folder / "recording", seed)
     planned = plan_all(recording, split_states(table.models, states or table.states), seed)
-    return CrashEvidence(killed, recording, lab.recover(recording, tested, planned), controls)
+    evidence = CrashEvidence(killed, recording, lab.recover(recording, tested, planned), batch.controls)
+    limits = [
+        limit
+        for contract in dict.fromkeys(each.contract for each in row.expected)
+        for limit in batch.limits_under(Contract.parse(contract), seed).under(evidence, tested).limits
+    ]
+    return replace(evidence, limits=limits)
 
 
 def wrong(table: Table, row: Row, evidence: CrashEvidence) -> list[str]:
     """Where the evidence's verdicts, their reasons or the read-back are not those of the table."""
-    told = _without_a_torn_kill(row, evidence)
+    told = _without_torn_logs(row, evidence)
     faults = [fault for expected in row.expected for fault in _wrong(expected, told)]
     silently = table.deviations(row, evidence)
     if silently != row.not_in_force:
@@ -129,12 +146,23 @@ def wrong(table: Table, row: Row, evidence: CrashEvidence) -> list[str]:
     return faults
 
 
-def _without_a_torn_kill(row: Row, evidence: CrashEvidence) -> CrashEvidence:
-    """The evidence of the states alone, where the kill cut a write in two and the row says what follows."""
-    kill = evidence.under(Contract("strict")).kill
-    if kill is None or (kill.reasons, kill.evidence) != (("unrecoverable",), (row.torn_kill,)):
-        return evidence
-    return replace(evidence, killed=None)
+def _without_torn_logs(row: Row, evidence: CrashEvidence) -> CrashEvidence:
+    """The evidence without the kill and the states that tore a write, where the row says what follows."""
+    verdict = evidence.under(Contract("strict"))
+
+    def is_torn(judgement: Judgement) -> bool:
+        return judgement.reasons == ("unrecoverable",) and judgement.evidence[0] in row.torn_log
+
+    torn = {
+        state.planned.id
+        for state in verdict.states
+        if MODELS[state.planned.model].draws and is_torn(state.judgement)
+    }
+    return replace(
+        evidence,
+        killed=None if verdict.kill is not None and is_torn(verdict.kill) else evidence.killed,
+        states=[state for state in evidence.states if state.planned.id not in torn],
+    )
 
 
 def _said(verdict: CrashVerdict) -> list[str]:
@@ -201,5 +229,5 @@ def summary(row: Row, evidence: CrashEvidence) -> dict[str, dict[str, Any]]:
                 "loss_ms": max(verdict.process_crash.loss_ms, verdict.power_cut.loss_ms),
             },
         )
-        one[expected.of] = {"right": not _wrong(expected, _without_a_torn_kill(row, evidence))}
+        one[expected.of] = {"right": not _wrong(expected, _without_torn_logs(row, evidence))}
     return found

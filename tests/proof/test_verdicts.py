@@ -5,19 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-from crashlab.controls import Control
-from crashlab.validate import Lab
 from engines.provenance import commit
 from tests.crashlab_tests import postgresql_table, rocksdb_table
 from tests.crashlab_tests.labs import open_lab
 from tests.crashlab_tests.proof_journal import Journal
 from tests.crashlab_tests.proof_report import render
-from tests.crashlab_tests.verdict_table import Row, Table, audit_faults, run_row, summary, wrong
+from tests.crashlab_tests.verdict_table import Batch, Row, audit_faults, run_row, summary, wrong
 
 pytestmark = pytest.mark.proof
 
@@ -27,17 +25,14 @@ TABLES = (rocksdb_table.TABLE, postgresql_table.TABLE)
 
 
 @dataclass(frozen=True)
-class Batch:
-    """One session of the proof for one engine: its lab, its controls, and what is finished."""
+class ProvenBatch(Batch):
+    """One session of the proof for one engine: beside the batch what is finished."""
 
-    table: Table
-    lab: Lab
-    controls: list[Control]
-    journal: Journal
+    journal: Journal = field(kw_only=True)
 
 
 @pytest.fixture(scope="session")
-def batches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Batch]]:
+def batches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, ProvenBatch]]:
     """Every engine's batch; its controls are run once, at the begin."""
     with ExitStack() as stack:
         found = {}
@@ -46,7 +41,7 @@ def batches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Batc
             lab = stack.enter_context(open_lab(folder, needs_reach=table.needs_reach))
             controls = lab.controls(table.subject(lab), table.models, seed=int(time.time()))
             journal = Journal(_results(f"verdicts-{table.engine}.jsonl"), commit() or "no commit")
-            found[table.engine] = Batch(table, lab, controls, journal)
+            found[table.engine] = ProvenBatch(table, lab, controls, journal=journal)
         yield found
 
 
@@ -55,7 +50,7 @@ def _results(name: str) -> Path:
 
 
 @pytest.mark.parametrize("engine", [table.engine for table in TABLES])
-def test_the_controls_of_this_batch_are_right(batches: dict[str, Batch], engine: str) -> None:
+def test_the_controls_of_this_batch_are_right(batches: dict[str, ProvenBatch], engine: str) -> None:
     assert [control for control in batches[engine].controls if not control.right] == []
 
 
@@ -69,13 +64,13 @@ def test_the_controls_of_this_batch_are_right(batches: dict[str, Batch], engine:
     ],
 )
 def test_every_row_is_right(
-    batches: dict[str, Batch], engine: str, row: Row, seed_of_row: int, tmp_path: Path
+    batches: dict[str, ProvenBatch], engine: str, row: Row, seed_of_row: int, tmp_path: Path
 ) -> None:
     batch = batches[engine]
     result = batch.journal.finished(row.name, seed_of_row)
     if result is None:
         started_s = time.monotonic()
-        evidence = run_row(batch.table, row, batch.lab, tmp_path, batch.controls, seed_of_row)
+        evidence = run_row(batch, row, tmp_path, seed_of_row)
         synced = [state for state in evidence.states if state.planned.model == "synced"]
         result = batch.journal.add(
             row.name,
@@ -95,7 +90,7 @@ def test_every_row_is_right(
     assert result["faults"] + result["audit_faults"] == []
 
 
-def test_the_table_is_written(batches: dict[str, Batch]) -> None:
+def test_the_table_is_written(batches: dict[str, ProvenBatch]) -> None:
     """Last in this file: whatever is finished by now, right or wrong, is counted."""
     interruptions = Journal(_results("interruptions.jsonl"), commit() or "no commit")
     counted = [(batch.table, batch.journal, batch.controls) for batch in batches.values()]

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crashlab.kill import MeasurePlan
+from crashlab.validate import split_states
 from knobs.errors import InvalidInput
 from tuner.search.budget import TRIALS_DEFAULT, Budget
 from tuner.search.study_plan import StudyPlan, default_trial_plan
@@ -184,6 +185,7 @@ def test_an_end_says_which_limit_it_met() -> None:
 def test_a_trial_looks_at_every_model_of_its_engine() -> None:
     assert default_trial_plan(1.0).few == TrialPlan().few and default_trial_plan(1.0).full == TrialPlan().full
     models = ("cache", "synced", "torn")
-    for states in (default_trial_plan(1.0, models=models).few, default_trial_plan(1.0, models=models).full):
+    plan = default_trial_plan(1.0, states=lambda total: split_states(models, total))
+    for states in (plan.few, plan.full):
         assert set(states) == {*models} and min(states.values()) >= 1
     assert default_trial_plan(2.0, 50.0).measure == MeasurePlan(0.5, 2.0, 50.0)

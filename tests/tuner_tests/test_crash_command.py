@@ -15,9 +15,14 @@ from pathlib import Path
 
 import pytest
 
+from crashlab.subject import Subject
+from engines.rocksdb.engine import CONTROLS, RocksdbEngine
+from knobs.errors import InvalidInput
 from tests.tuner_tests.crash_runs import Room
 from tests.tuner_tests.interruptions import interrupted
 from tests.tuner_tests.program import Ended
+from tuner.commands.crash import _refuse_without_control, parse_state
+from workloads import registry
 
 pytestmark = pytest.mark.slow
 
@@ -77,12 +82,20 @@ def test_a_broken_verdict_is_a_whole_document(broken: tuple[Room, Ended], seed: 
     audit = document["audit"]
     assert audit["acks"] == audit["covered"] + audit["exposed"] + audit["unlocated"] > 0
     assert set(document["controls"]) == {
-        f"{name}.{kind}" for name in ("cache", "kill", "synced") for kind in ("lossy", "honest")
+        f"{name}.{kind}"
+        for name in ("cache", "kill", "synced", "torn", "torn-512", "reordered")
+        for kind in ("lossy", "honest")
     }
     assert all(control["wanted"] == control["got"] for control in document["controls"].values())
     assert document["recovery_s_max"] > 0
     assert document["effective"]["DBOptions.manual_wal_flush"] == "false"
-    assert {state["model"] for state in document["states"]} == {"cache", "synced"}
+    assert {state["model"] for state in document["states"]} == {
+        "cache",
+        "synced",
+        "torn",
+        "torn-512",
+        "reordered",
+    }
     assert all(state["checks"] and state["id"].startswith(state["model"]) for state in document["states"])
     assert len({state["id"] for state in document["states"]}) == len(document["states"])
     provenance = document["provenance"]
@@ -129,9 +142,9 @@ def test_the_replay_command_repeats_the_verdict(broken: tuple[Room, Ended]) -> N
     changed = room.run(*words[1:], "--set", "sync=true", "--states", "9", "--scale", "3", "--json")
     foreign = room.run(*words[1:], "--bindir", "/nowhere", "--json")
     other = room.run("crash", "postgresql", *words[3:], "--json")
-    uncontrolled = room.run(*words[1:-1], f"torn@{words[-1].split('@')[1]}", "--json")
-    assert [ended.code for ended in (*outside, changed, uncontrolled, foreign, other)] == [2] * 6
-    assert "torn has no control for rocksdb" in uncontrolled.document["error"]["what"]
+    posix = room.run(*words[1:], "--metadata", "posix", "--strict-model", "--json")
+    assert [ended.code for ended in (*outside, changed, posix, foreign, other)] == [2] * 6
+    assert "--metadata and --strict-model cannot change a run" in posix.document["error"]["what"]
     for ended in outside:
         assert "the load of this run lies at the positions" in ended.document["error"]["what"]
     assert "--set and --scale and --states cannot change a run" in changed.document["error"]["what"]
@@ -173,7 +186,7 @@ def test_a_replay_without_its_run_is_refused(room: Room) -> None:
     assert "needs the folder" in refused(room, "--replay", "cache@1#1")["what"]
     assert "no finished run" in refused(room, "--replay", "cache@1#1", "--study", "study")["what"]
     (room.folder / "study" / "crash.json").write_text(
-        '{"contract": "strict", "engine": "rocksdb", "findings": [], "controls": {}}'
+        '{"contract": "strict", "engine": "rocksdb", "findings": [], "controls": {}, "engine_limits": []}'
     )
     assert "no recording" in refused(room, "--replay", "cache@1#1", "--study", "study")["what"]
 
@@ -387,3 +400,12 @@ def test_an_interruption_leaves_nothing_behind(
     number: signal.Signals, rng: random.Random, tmp_path: Path
 ) -> None:
     assert interrupted(tmp_path, number, rng) == []
+
+
+def test_a_model_without_controls_replays_nothing() -> None:
+    engine = RocksdbEngine(controls={"cache": CONTROLS["cache"]})
+    subject = Subject(engine, registry.find("ycsb:a"))
+    _refuse_without_control(parse_state("cache@7#1"), subject)
+    with pytest.raises(InvalidInput, match="torn has no control for rocksdb") as refused:
+        _refuse_without_control(parse_state("torn@7#1"), subject)
+    assert refused.value.hint == "use one of cache"

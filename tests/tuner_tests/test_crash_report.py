@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from crashlab.controls import Control
-from crashlab.judging.evidence import CrashEvidence, ModelSummary
+from crashlab.judging.evidence import CrashEvidence, EngineLimit, ModelSummary
 from crashlab.judging.verdict import Verdict
 from knobs.contract import Contract
 from knobs.finding import Finding
@@ -137,3 +138,24 @@ def test_what_is_overridden_is_one_line_that_lists_it() -> None:
 )
 def test_a_finding_names_its_settings_as_people_write_them(setting: str, value: str, said: str) -> None:
     assert Finding("r", setting, value, "", "", "", "").in_words == said
+
+
+def test_what_does_not_count_is_told_with_what_counts_it() -> None:
+    limit = EngineLimit("torn", "strict", ("lost-ack",), 40, 2, "torn@7#1", "a write survived")
+    made = evidence()
+    states = [
+        *made.states,
+        state("torn", END, recovered(NOTHING)),
+        state("synced-posix", END, recovered(NOTHING)),
+    ]
+    found = replace(made, states=states, limits=[limit])
+    said = text(found)
+    assert "engine limit   torn: lost-ack in 2 of 40 states of the safest settings for strict" in said
+    assert "(--strict-model counts it); torn@7#1: a write survived" in said
+    assert f"warning        synced-posix@{END}#1: lost-ack where a file system keeps no more names" in said
+    assert "verdict        HELD" in said and "evidence " not in said and "no bound: " in said
+    assert "synced-posix 1;" not in said.split("no bound")[1]
+    told = document(found)
+    assert told["engine_limits"] == [{**asdict(limit)}]
+    assert [state["aside"] for state in told["states"]] == ["", "", "engine-limit", "posix"]
+    assert told["power_cut"]["models"]["torn"]["aside"] == 1

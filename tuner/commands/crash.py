@@ -15,12 +15,13 @@ import typer
 from crashlab.judging.evidence import CrashEvidence, CrashVerdict
 from crashlab.judging.verdict import Judgement, Verdict
 from crashlab.kill import MeasurePlan
+from crashlab.limits import EngineLimits
 from crashlab.models import MODELS
 from crashlab.recording.record import RecordPlan
 from crashlab.recording.recorded import Recording
 from crashlab.states.plan import PlannedState
 from crashlab.subject import Subject
-from crashlab.validate import CrashPlan, split_states, validate
+from crashlab.validate import CrashPlan, validate
 from engines.lock import exclusive
 from knobs.errors import InvalidInput, Undecided
 from tuner import folders, options
@@ -65,6 +66,8 @@ def command(
             "--target.",
         ),
     ] = None,
+    metadata: options.MetadataRule = "ordered",
+    strict_model: options.StrictModel = False,
     replay: Annotated[
         str | None,
         typer.Option("--replay", metavar="STATE", help="Rebuild and judge one state of --study again."),
@@ -77,10 +80,17 @@ def command(
     output = Output(json=asked.json, quiet=asked.quiet)
     if replay is not None:
         _refuse_changes(
-            asked, {"--states": states != STATES, "--time": time != TIME, "--operations": operations}
+            asked,
+            {
+                "--states": states != STATES,
+                "--time": time != TIME,
+                "--operations": operations,
+                "--metadata": metadata != "ordered",
+                "--strict-model": strict_model,
+            },
         )
         return _replay(replay, asked, output)
-    request = resolve_asked(asked, SIZE)
+    request = replace(resolve_asked(asked, SIZE), metadata=metadata, strict_model=strict_model)
     if request.idle:
         raise Undecided(
             f"UNKNOWN: {request.idle}",
@@ -89,7 +99,7 @@ def command(
         )
     name = folders.default_name(asked.engine, request.workload.name, request.contract, "crash-")
     plan = CrashPlan(
-        split_states(request.engine.controls, states),
+        request.states(states),
         MeasurePlan(measure_s=options.seconds(time), target_per_s=request.target_per_s),
         _record_plan(operations, request.target_per_s),
     )
@@ -122,7 +132,8 @@ def _crash(request: Request, plan: CrashPlan, folder: Path, data: Path | None, o
             evidence = validate(bound.subject(), bound.contract, plan, lab, folder, bound.seed)
         finally:
             progress.close()
-    verdict = evidence.under(bound.contract)
+        limits = EngineLimits(lab, bound.terms, plan.record, bound.seed)
+        verdict = limits.under(evidence, bound.subject())
     assert evidence.killed is not None, "validate always kills a run"
     effective = bound.engine.in_force(evidence.killed.effective)
     findings = [
@@ -158,7 +169,7 @@ def _asked(request: Request) -> str:
 
 
 def _replay_command(folder: Path, verdict: CrashVerdict, request: Request) -> str:
-    state = verdict.worst_state or (verdict.states[-1] if verdict.states else None)
+    state = verdict.worst_state or (verdict.counted[-1] if verdict.counted else None)
     if state is None:
         # No state was built, so the whole run is what can be repeated.
         words = sys.argv[1:]
@@ -185,7 +196,8 @@ def _replay(state: str, asked: Asked, output: Output) -> int:
         _refuse_without_control(planned, subject)
         _refuse_outside(planned, recording)
         recovered = lab.recover(recording, subject, [planned])
-        [judged] = CrashEvidence(None, recording, recovered, found.controls).under(wanted).states
+        evidence = CrashEvidence(None, recording, recovered, found.controls, found.limits)
+        [judged] = evidence.under(wanted).states
     judgement = judged.judgement
     if judgement.verdict is Verdict.HELD and judgement.acks == 0:
         judgement = Judgement.unknown("no write had been acknowledged before this position")
@@ -200,6 +212,8 @@ def _replay(state: str, asked: Asked, output: Output) -> int:
         f"               {judgement.acks} acks, {judgement.decidable} decidable, {judgement.lost} lost, "
         f"window {judgement.loss_ms:.1f} ms{_first_lost(judgement, found)}"
     )
+    if judged.aside:
+        output.result(f"               it does not count: {crash_report.ASIDE[judged.aside]}")
     for line in [*judgement.evidence, *filter(None, [judgement.unknown_why])]:
         output.result(f"evidence       {line}")
     output.document(
@@ -211,6 +225,7 @@ def _replay(state: str, asked: Asked, output: Output) -> int:
             "contract": str(wanted),
             "state": state,
             "verdict": judgement.verdict.value,
+            "aside": judged.aside,
             "reasons": list(judgement.reasons),
             "unknown_why": judgement.unknown_why,
             "acks": judgement.acks,

@@ -66,6 +66,8 @@ def command(
         list[str] | None,
         typer.Option("--exclude", metavar="PATTERN", help="Do not search the knobs that match."),
     ] = None,
+    metadata: options.MetadataRule = "ordered",
+    strict_model: options.StrictModel = False,
     audit_only: Annotated[
         bool,
         typer.Option(
@@ -82,7 +84,11 @@ def command(
     output = Output(json=asked.json, quiet=asked.quiet)
     fixed = fix or []
     fixes = registry.kind(asked.engine).parse(asked, fixed, "--fix")
-    request = resolve_asked(replace(asked, sets=[*(asked.sets or []), *fixed]), SIZE)
+    request = replace(
+        resolve_asked(replace(asked, sets=[*(asked.sets or []), *fixed]), SIZE),
+        metadata=metadata,
+        strict_model=strict_model,
+    )
     if request.idle:
         raise InvalidInput(
             f"{request.idle}, and there is nothing to judge a candidate by",
@@ -101,9 +107,7 @@ def command(
         audit_only=audit_only,
         only=tuple(only or ()),
         exclude=(*(exclude or ()), *fixes),
-        trial=default_trial_plan(
-            measure, request.target_per_s, request.engine.controls, request.kind.recorded
-        ),
+        trial=default_trial_plan(measure, request.target_per_s, request.states, request.kind.recorded),
         state_s=request.kind.state_s,
         trial_share=request.kind.trial_share,
         rivals=len(request.kind.search.rivals),
@@ -139,6 +143,7 @@ def _description(request: Request, plan: StudyPlan, space: SearchSpace) -> dict[
         "schema": 1,
         "engine": request.engine.name,
         "contract": str(request.contract),
+        **({"judging": request.judging_options} if request.judging_options else {}),
         "workload": request.workload.name,
         "properties": dict(request.described().stated),
         "clients": request.clients,

@@ -33,9 +33,6 @@ class TunedCatalogue(Catalogue, Protocol):
 class TunedEngine(Engine, Protocol):
     """An engine that can be searched as well as crashed."""
 
-    def reference_settings(self, contract: Contract) -> dict[str, str]:
-        """The fewest settings with which its defaults hold the contract."""
-
     def stated(self, settings: Mapping[str, str]) -> Settings:
         """Everything that is stated: the user's files with the settings over it."""
 

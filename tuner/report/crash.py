@@ -9,7 +9,7 @@ from typing import Any
 
 from crashlab.controls import Control, unknown_because
 from crashlab.judging.evidence import CrashEvidence, CrashSummary, CrashVerdict, ModelSummary
-from crashlab.judging.judge import JudgedState
+from crashlab.judging.judge import Aside, JudgedState
 from crashlab.judging.verdict import LostWrite, Verdict
 from knobs.finding import Finding
 from tuner.counting import counted
@@ -21,6 +21,11 @@ NameOf = Callable[[LostWrite], str]
 
 UNTRIED = ("torn", "reordered")
 """What a HELD is not of, where these models do not judge the engine."""
+ASIDE: Mapping[Aside, str] = {
+    "posix": "a journaled file system keeps these names, and --metadata posix was not asked for",
+    "engine-limit": "the engine's own safest settings do not survive such states either",
+}
+"""Why a state is told and does not count."""
 EXIT_CODES = {Verdict.HELD: 0, Verdict.BROKEN: 1, Verdict.UNKNOWN: 4}
 
 
@@ -66,6 +71,7 @@ def as_json(
             "disagreements": _disagreements(verdict),
             "recovery_ignores": list(recovery_ignores),
         },
+        "engine_limits": [asdict(limit) for limit in verdict.limits],
         "recording": evidence.recording.describe(),
         "controls": {control.name: control.as_json() for control in evidence.controls},
         "measured": dict(evidence.killed.measured) if evidence.killed else {},
@@ -112,6 +118,7 @@ def as_text(
     lines += _checked_lines(verdict.states)
     lines.append(f"recovery       at most {verdict.recovery_s_max:.2f} s")
     lines += finding_lines(findings)
+    lines += _limit_lines(verdict)
     lines += _evidence_lines(verdict)
     lines.append(_verdict_line(verdict))
     lines += bound_lines(verdict.models, held=verdict.verdict is Verdict.HELD)
@@ -184,9 +191,30 @@ def _checked_lines(states: Sequence[JudgedState]) -> list[str]:
     ]
 
 
+def _limit_lines(verdict: CrashVerdict) -> list[str]:
+    """What broke and does not count: limits of the engine, and names that only a journal keeps."""
+    lines = []
+    for limit in verdict.limits:
+        lines.append(
+            f"engine limit   {limit.model}: {', '.join(limit.reasons)} in {limit.broken} of {limit.states} "
+            f"states of the safest settings for {limit.contract}; what breaks for no other reason does not "
+            f"count (--strict-model counts it); {limit.state}: {limit.evidence}"
+        )
+    for state in verdict.aside:
+        # What breaks by the usual rule too says nothing of names.
+        reasons = [reason for reason in state.judgement.reasons if reason not in verdict.power_cut.reasons]
+        if state.aside == "posix" and reasons:
+            said = [f"; {line}" for line in state.judgement.evidence[:1]]
+            lines.append(
+                f"warning        {state.planned.id}: {', '.join(reasons)} where a file system keeps no more "
+                f"names than POSIX demands (--metadata posix counts it){''.join(said)}"
+            )
+    return lines
+
+
 def _evidence_lines(verdict: CrashVerdict) -> list[str]:
     judgements = [("the kill", verdict.kill)] if verdict.kill else []
-    judgements += [(state.planned.id, state.judgement) for state in verdict.states]
+    judgements += [(state.planned.id, state.judgement) for state in verdict.states if not state.aside]
     lines = [
         f"evidence       {name}: {line}" for name, judgement in judgements for line in judgement.evidence
     ]
@@ -234,6 +262,7 @@ def _state(state: JudgedState) -> dict[str, Any]:
         "source": state.planned.source,
         "why": state.planned.why,
         "verdict": state.judgement.verdict.value,
+        "aside": state.aside,
         "reasons": list(state.judgement.reasons),
         "acks": state.judgement.acks,
         "lost": state.judgement.lost,

@@ -27,7 +27,7 @@ def bound_lines(models: Mapping[str, ModelSummary], *, held: bool) -> list[str]:
                 f"               {name}: all {model.uniform} states at moments drawn uniformly in time held; "
                 f"at most {100 * model.broken_share_max:.0f} % of the moments of such a run break it (95 %)"
             )
-        elif held:
+        elif held and model.aside < model.states:
             few.append(f"{name} {model.uniform}")
     if few:
         lines.append(

@@ -16,8 +16,9 @@ from pathlib import Path
 from crashlab.judging.evidence import CrashVerdict
 from crashlab.judging.verdict import Verdict
 from crashlab.kill import MeasurePlan
+from crashlab.limits import EngineLimits
 from crashlab.recording.record import RecordPlan
-from crashlab.validate import CrashPlan, Lab, split_states, validate
+from crashlab.validate import CrashPlan, Lab, validate
 from tuner.output import Output
 from tuner.request import Request
 from tuner.search.confirmation import PairedRound, interval_of, paired_rounds, play_off
@@ -157,14 +158,14 @@ class Final:
         self._output.note(f"crashing trial {trial.number} once more, on a fresh run with seed {seed}")
         folder = self._lab.scratch.folder(self._folder.folder, "winner")
         plan = CrashPlan(
-            split_states(self._request.engine.controls, self._plan.winner_states),
+            self._request.states(self._plan.winner_states),
             # The warm-up is that of `duratune crash`, by which the run can be repeated.
             MeasurePlan(measure_s=self._plan.trial.measure.measure_s),
             RecordPlan(),
         )
         subject = self._request.subject(trial.settings)
         evidence = validate(subject, self._request.contract, plan, self._lab, folder, seed)
-        verdict = evidence.under(self._request.contract)
+        verdict = EngineLimits(self._lab, self._request.terms, plan.record, seed).under(evidence, subject)
         _replace_folder(folder / "recording", self._folder.folder / f"winner-{trial.number:04d}")
         self._lab.scratch.remove(folder)
         return Winner(trial, verdict, seed, plan, self._plan.winner_states)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from crashlab.kill import MeasurePlan
@@ -39,15 +39,14 @@ class StudyPlan:
 def default_trial_plan(
     measure_s: float,
     target_per_s: float = 0.0,
-    models: Iterable[str] = ("cache", "synced"),
+    states: Callable[[int], dict[str, int]] = lambda total: split_states(("cache", "synced"), total),
     recorded: int = RecordPlan.operations,
 ) -> TrialPlan:
     """The usual trial with another length of its measured phase, in seconds, at this pace, so many recorded
-    operations, and its states shared out among these models."""
-    names = tuple(models)
+    operations, and its states shared out by ``states``."""
     return TrialPlan(
         MeasurePlan(0.5, measure_s, target_per_s),
         RecordPlan(operations=recorded),
-        few=split_states(names, STATES_FEW),
-        full=split_states(names, STATES_FULL),
+        few=states(STATES_FEW),
+        full=states(STATES_FULL),
     )

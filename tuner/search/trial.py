@@ -12,6 +12,7 @@ import shutil
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from crashlab.controls import Control
 from crashlab.judging.evidence import CrashEvidence, CrashVerdict
 from crashlab.judging.verdict import Judgement, Verdict
 from crashlab.kill import KilledRun, MeasurePlan
+from crashlab.limits import EngineLimits
 from crashlab.recording.record import RecordPlan
 from crashlab.subject import Subject
 from crashlab.validate import Lab, plan_all
@@ -142,6 +144,10 @@ class TrialRunner:
     reference: Reference
     controls: Sequence[Control]
 
+    @cached_property
+    def _limits(self) -> EngineLimits:
+        return EngineLimits(self.lab, self.request.terms, self.plan.record, self.request.seed)
+
     def run(
         self, number: int, folder: Path, settings: Mapping[str, str], proposer: str, best_ratio: float
     ) -> TrialResult:
@@ -212,14 +218,14 @@ class TrialRunner:
         planned = plan_all(recording, dict(self.plan.few), seed)
         states = self.lab.recover(recording, subject, planned)
         evidence = CrashEvidence(killed, recording, states, self.controls)
-        verdict = evidence.under(contract)
+        verdict = self._limits.under(evidence, subject)
         if verdict.verdict is Verdict.HELD and would_be_best:
             done = {state.id for state in planned}
             more = [
                 state for state in plan_all(recording, dict(self.plan.full), seed) if state.id not in done
             ]
             states = [*states, *self.lab.recover(recording, subject, more)]
-            verdict = replace(evidence, states=states).under(contract)
+            verdict = self._limits.under(replace(evidence, states=states), subject)
         if verdict.verdict is Verdict.HELD and not would_be_best:
             # Its figures and seed are kept; the recording itself is made again by the same command.
             shutil.rmtree(recording.folder)
