@@ -45,6 +45,8 @@ $(STAMPS)/duratune: $(STAMPS)/backend pyproject.toml $(NATIVE)
 	@echo "duratune: building the native parts and installing duratune into .venv" >&2
 	@$(BIN)/pip install -q --no-build-isolation -e .
 	@$(BIN)/python -m knobs.native
+	@$(BIN)/python -c 'import pyfuse3' 2>/dev/null || $(BIN)/pip install -q pyfuse3 || \
+		echo "duratune: pyfuse3 cannot be built here, so there will be no block recorder" >&2
 	@touch $@
 
 $(STAMPS)/test: $(STAMPS)/duratune

@@ -80,6 +80,7 @@ def run_controls(
     any run does: a missing driver or a full disk is no wrong control.
     """
     workload = registry.find(subject.engine.control_workload, subject.workload.watcher)
+    recorder = recorder.plain
     small = Subject(subject.engine.plain(), workload.at_most(CONTROL_RECORDS), threads=CONTROL_THREADS)
     found = []
     kinds = subject.engine.controls

@@ -13,6 +13,7 @@ from engines.engine import LogReader
 LEFT_OUT = ("lock", "info-log")
 """Roles of files that no copy holds: they tell of the process that had the folder."""
 CHUNK_BYTES = 1 << 30
+COMPARED_BYTES = 1 << 20
 _NOT_WITHIN = (errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS)
 """Where copy_file_range(2) does not work between two files, and sendfile(2) does."""
 
@@ -100,3 +101,17 @@ def _extents(descriptor: int, size: int) -> Iterator[tuple[int, int]]:
             raise
         end = os.lseek(descriptor, begin, os.SEEK_HOLE)
         yield begin, end
+
+
+def same_content(one: Path, other: Path) -> bool:
+    """Whether two files hold the same bytes; what is a hole in both is not read."""
+    with one.open("rb") as first, other.open("rb") as second:
+        size = os.fstat(first.fileno()).st_size
+        if os.fstat(second.fileno()).st_size != size:
+            return False
+        written = [*_extents(first.fileno(), size), *_extents(second.fileno(), size)]
+        return all(
+            os.pread(first.fileno(), COMPARED_BYTES, at) == os.pread(second.fileno(), COMPARED_BYTES, at)
+            for begin, end in written
+            for at in range(begin, end, COMPARED_BYTES)
+        )

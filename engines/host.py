@@ -94,6 +94,12 @@ def describe() -> Host:
     )
 
 
+def kernel_version() -> tuple[int, int]:
+    """The first two numbers of the running kernel's release (uname(2))."""
+    first, second = re.findall(r"\d+", platform.release())[:2]
+    return int(first), int(second)
+
+
 def mounts(table: Path = Path("/proc/self/mountinfo")) -> list[Mount]:
     """The mount table, in the order of mounting (proc(5), /proc/PID/mountinfo)."""
     found = []
@@ -105,10 +111,10 @@ def mounts(table: Path = Path("/proc/self/mountinfo")) -> list[Mount]:
     return found
 
 
-def mounts_below(folder: Path) -> list[Path]:
-    """The mount points at or below ``folder``."""
+def mounts_below(folder: Path) -> list[Mount]:
+    """What is mounted at or below ``folder``."""
     folder = folder.resolve()
-    return [mount.mount_point for mount in mounts() if mount.mount_point.is_relative_to(folder)]
+    return [mount for mount in mounts() if mount.mount_point.is_relative_to(folder)]
 
 
 def file_system(path: Path) -> FileSystem:

@@ -32,7 +32,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from engines.host import mounts_below
+from engines import mounting
 from engines.identity import ProcessIdentity, boot_id, own_identity
 from engines.postgresql import shared_memory
 from knobs.errors import InvalidInput, MachineLacks
@@ -264,9 +264,7 @@ def _remove_folder(path: Path, token: str) -> None:
         raise _NotOurs("it does not carry duratune's marker")
     # A killed server's segments can be found only by way of its data folder.
     shared_memory.release_below(path)
-    mounts = mounts_below(path)
-    if mounts:
-        raise OSError(16, f"something is mounted on {mounts[0]}")
+    mounting.unmount_below(path)
     # The marker goes last: an interrupted removal can be taken up again.
     for child in path.iterdir():
         if child.name == MARKER_NAME:

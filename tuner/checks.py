@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from crashlab.block import recorder as block
+from crashlab.block.file_system import FILE_SYSTEMS
 from engines import host, scratch
 from engines.postgresql import binaries, server_user
 from engines.supervisor import Supervisor
@@ -156,7 +158,12 @@ def recorders(_look: Look) -> Iterable[Check]:
             )
         else:
             yield Check("recorder preload", "ok", "can be loaded into a program")
-    yield Check("recorder block", "warning", "not built yet", "the preload recorder is the default")
+    lacking = block.lacks()
+    if lacking is None:
+        kinds = [name for name in FILE_SYSTEMS if block.lacks(name) is None]
+        yield Check("recorder block", "ok", f"can be used, with {', '.join(kinds)}")
+    else:
+        yield Check("recorder block", "warning", f"cannot be used: {lacking.what}", lacking.hint)
 
 
 def shared_memory(_look: Look) -> Iterable[Check]:

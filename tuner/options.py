@@ -20,6 +20,7 @@ from typer.models import ArgumentInfo, OptionInfo
 
 from crashlab.models.names import Metadata
 from knobs.errors import InvalidInput
+from tuner.recorders import RecorderName
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, everything else on stderr.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Only results and errors.")]
@@ -79,6 +80,30 @@ StrictModel = Annotated[
     typer.Option(
         "--strict-model",
         help="Lay to a configuration what the engine's own safest settings do not survive either.",
+    ),
+]
+RecordedBy = Annotated[
+    RecorderName,
+    typer.Option(
+        "--recorder",
+        help="What observes the recorded run: preload, a library in the engine's processes, or block, a "
+        "virtual disk with a real file system on it (root).",
+    ),
+]
+DiskFileSystem = Annotated[
+    str | None,
+    typer.Option(
+        "--file-system",
+        metavar="TYPE",
+        help="With --recorder block: ext4, xfs or btrfs; default: ext4.",
+    ),
+]
+MountOptions = Annotated[
+    str | None,
+    typer.Option(
+        "--mount-options",
+        metavar="OPTIONS",
+        help="With --recorder block: options of mount(8), as data=journal,commit=1.",
     ),
 ]
 

@@ -20,7 +20,8 @@ from knobs.errors import InvalidInput
 from knobs.finding import Finding
 from tuner.kinds import registry
 from tuner.options import Asked
-from tuner.request import RECORDERS, Request, data_folder
+from tuner.recorders import RecorderChoice
+from tuner.request import Request, data_folder
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ def bound_to_recording(
             contract=Contract.parse(asked.contract or contract),
             seed=facts.seed,
             clients=facts.threads,
+            recorder=RecorderChoice.recorded(facts.recorder, facts.file_system),
         )
-        yield Reopened(
-            Lab(RECORDERS[facts.recorder](), scratch, data), recording, request, controls, findings, limits
-        )
+        lab = Lab(request.recorder.made(supervisor), scratch, data)
+        yield Reopened(lab, recording, request, controls, findings, limits)

@@ -13,7 +13,6 @@ from typing import Any
 from crashlab.judging.evidence import Terms
 from crashlab.judging.verdict import LostWrite
 from crashlab.models.names import Metadata
-from crashlab.preload.recorder import PreloadRecorder
 from crashlab.subject import Subject
 from crashlab.validate import Lab, split_states
 from engines import host
@@ -29,9 +28,9 @@ from tuner.kinds.family import Described, Family, Size
 from tuner.kinds.kind import Kind, TunedCatalogue, TunedEngine
 from tuner.options import Asked
 from tuner.proposers.proposal import HostLimits
+from tuner.recorders import RecorderChoice
 from workloads.workload import Workload
 
-RECORDERS: Mapping[str, type[PreloadRecorder]] = {"preload": PreloadRecorder}
 SEED_MAX = 2**31
 FILE_BYTES_MIN = 1 << 30
 """Room for the write log, for the ledger and for the engine's own files, none of which is ever split."""
@@ -65,21 +64,27 @@ class Request:
     unheld: str = ""
     metadata: Metadata = "ordered"
     strict_model: bool = False
+    recorder: RecorderChoice = field(default_factory=RecorderChoice)
 
     @property
     def terms(self) -> Terms:
         """By what its runs are judged."""
         return Terms(self.contract, self.metadata, self.strict_model)
 
+    @property
+    def models(self) -> list[str]:
+        """The crash models that judge it."""
+        return self.recorder.judging(list(self.engine.controls))
+
     def states(self, total: int) -> dict[str, int]:
         """So many crash states, shared out among the models that judge the engine."""
-        return split_states(self.engine.controls, total, self.metadata)
+        return split_states(self.models, total, self.metadata)
 
     @property
     def judging_options(self) -> list[str]:
         """The options by which it is judged otherwise than by default, as they would be typed again."""
         named = [] if self.metadata == "ordered" else ["--metadata", self.metadata]
-        return [*named, *(["--strict-model"] if self.strict_model else [])]
+        return [*named, *(["--strict-model"] if self.strict_model else []), *self.recorder.options]
 
     def subject(self, settings: Mapping[str, str] | None = None) -> Subject:
         """The subject with the request's settings, or with others."""
@@ -216,7 +221,7 @@ def open_lab(
             )
             for other in beside
         ]
-        yield Lab(RECORDERS["preload"](), scratch, parent), first, others
+        yield Lab(request.recorder.made(supervisor), scratch, parent), first, others
 
 
 def data_folder(engine: TunedEngine, results: Path, scratch: Scratch, say: Callable[[str], None]) -> Path:

@@ -106,6 +106,12 @@ class Recovered:
     """What recovery replayed, where the engine tells it."""
 
 
+def not_recovered(stage: str, error: str) -> Recovered:
+    """What did not come back: the stage where it failed, and why."""
+    nothing = np.empty(0, dtype=ROW)
+    return Recovered(False, stage, error, 0.0, nothing, nothing)
+
+
 class Run(Protocol):
     """A load that is running."""
 

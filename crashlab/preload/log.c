@@ -206,6 +206,7 @@ static __attribute__((constructor)) void recorder_start(void) {
     pthread_atfork(NULL, NULL, after_fork);
     attach(ORIGIN_PROGRAM);
     if (log_path != NULL) file_adopt_inherited();
+    if (is_taken_before("fsync") || is_taken_before("fdatasync")) recorder_count(UNSEEN_SYNC_TAKEN);
     atomic_store(&state, log_path != NULL ? STATE_ON : STATE_STAMPING);
   }
   errno = saved;

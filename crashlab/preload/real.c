@@ -29,6 +29,14 @@ static void *next(const char *name) {
   return call;
 }
 
+bool is_taken_before(const char *call) {
+  static const char own = 0;
+  const void *found_first = dlsym(RTLD_DEFAULT, call);
+  Dl_info first, ours;
+  if (found_first == NULL || dladdr(found_first, &first) == 0 || dladdr(&own, &ours) == 0) return false;
+  return first.dli_fbase != ours.dli_fbase;
+}
+
 const struct real_calls *real(void) {
   if (atomic_load_explicit(&found, memory_order_acquire)) return &calls;
   /* Two threads may both fill it; they store the same values. ISO C has no cast from void * to a function. */

@@ -70,7 +70,8 @@ enum unseen {
   UNSEEN_SYSTEM_CALL = 2,
   UNSEEN_FAULT = 3,
   UNSEEN_COPY = 4,
-  UNSEEN_STDIO = 5
+  UNSEEN_STDIO = 5,
+  UNSEEN_SYNC_TAKEN = 6
 };
 
 struct record {
@@ -232,5 +233,7 @@ struct real_calls {
  * it swallows is not recorded, which is what a planted fault needs.
  */
 const struct real_calls *real(void);
+/* Whether another library takes this call of the program before this one does, and may not pass it on. */
+bool is_taken_before(const char *call);
 
 #endif

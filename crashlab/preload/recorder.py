@@ -9,10 +9,12 @@ import json
 import os
 import subprocess
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 from crashlab.recording.recorder import CanaryFile, CanaryReport
+from crashlab.recording.stage import Stage, Staging, folder_stage
 from crashlab.recording.write_log import Kind, Operation, WriteLog
 from knobs import native
 from knobs.errors import InvalidInput, Undecided
@@ -29,6 +31,15 @@ class PreloadRecorder:
         """Use the installed library and canary, or the given ones."""
         self._library = library
         self._canary = canary
+
+    @property
+    def plain(self) -> PreloadRecorder:
+        """It is asked for nothing."""
+        return self
+
+    def stage(self, staging: Staging) -> AbstractContextManager[Stage]:
+        """A folder where the data lie."""
+        return folder_stage(staging)
 
     def environment(self, root: Path, log: Path, ledger: Path) -> dict[str, str]:
         """LD_PRELOAD and what the library reads, to be added to the engine's environment.

@@ -13,7 +13,7 @@ from crashlab.preload.processes import reported_in, unreported
 from crashlab.recording.check import SyncCount, check_syncs, check_writes
 from crashlab.recording.recorded import Recording
 from crashlab.recording.recorder import CanaryReport, Recorder
-from crashlab.recording.write_log import NOTES
+from crashlab.recording.write_log import NOTES, SYNC_TAKEN_BEFORE
 from knobs.errors import Undecided
 
 
@@ -32,7 +32,7 @@ def faults(recording: Recording, recorder: Recorder, witness: Witness) -> list[s
     """Every reason not to believe the log; an exception while it is read is one too."""
     try:
         found = [f"canary: {fault}" for fault in recorder.check_canary(recording.log, witness.canary)]
-        found += [f"canary: {fault}" for fault in _canary_content(recording, witness.canary)]
+        found += [f"canary: {fault}" for fault in _canary_content(recording, witness)]
         found += [
             f"the recorder saw {times} x {what}, which it cannot record"
             for what, times in recording.log.unsupported.items()
@@ -53,15 +53,26 @@ def faults(recording: Recording, recorder: Recorder, witness: Witness) -> list[s
 def _syncs(recording: Recording, count: SyncCount | None) -> list[str]:
     if count is None:
         return ["the engine's own count was never read"]
-    return check_syncs(recording.lives, recording.reader, count)
+    may_be_kept = SYNC_TAKEN_BEFORE in recording.log.unsupported
+    return check_syncs(recording.lives, recording.reader, count, may_be_kept=may_be_kept)
 
 
-def _canary_content(recording: Recording, canary: CanaryReport) -> list[str]:
+def notes(recording: Recording, count: SyncCount | None) -> list[str]:
+    """What is worth saying of a log that is believed: syncs that never came to the kernel."""
+    if count is None or SYNC_TAKEN_BEFORE not in recording.log.unsupported:
+        return []
+    return [
+        f"another library takes the engine's syncs first: {fault}"
+        for fault in check_syncs(recording.lives, recording.reader, count)
+    ]
+
+
+def _canary_content(recording: Recording, witness: Witness) -> list[str]:
     """The canary's content, not its name, must be gone in a `synced` state where it was not synced."""
-    disk, horizons = recording.disk, recording.horizons
-    image = MODELS["synced"].image(disk, horizons, recording.facts.first_position, 0)
+    position = recording.facts.canary_position
+    image = MODELS["synced"].image(recording.disk, recording.horizons, position, 0)
     found = []
-    for file in canary.files:
+    for file in witness.canary.files:
         content = image.files[file.path].content() if file.path in image.files else b""
         if content != file.survives:
             found.append(

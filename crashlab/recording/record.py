@@ -22,8 +22,9 @@ from crashlab.preload.access import opened_to
 from crashlab.recording import belief
 from crashlab.recording.belief import Witness
 from crashlab.recording.check import SyncCount
-from crashlab.recording.recorded import DATABASE_FOLDER, Facts, Recording, save_owners
+from crashlab.recording.recorded import Facts, Recording, save_owners
 from crashlab.recording.recorder import Recorder
+from crashlab.recording.stage import DATABASE_FOLDER, Staging
 from crashlab.recording.write_log import BLOCK_BYTES, WriteLog
 from crashlab.subject import Subject
 from engines.engine import LogReader
@@ -78,32 +79,32 @@ def record(
     clone_folder(base, folder / "base", subject.engine.log_reader)
     shared = scratch.folder(SHARED_MEMORY_FOLDER, "record")
     live = scratch.folder(parent or folder, "live")
-    root = live / "root"
-    root.mkdir()
     if subject.engine.runs_as is not None:
         live.chmod(0o711)
-        root.chmod(0o755)
+    log_room = _log_bytes(plan)
+    staging = Staging(base, live, shared, folder, shared / "ledger", log_room)
     try:
-        shutil.move(base, root / DATABASE_FOLDER)
-        _record_into(subject, folder, root, shared, recorder, plan, seed)
+        _record_into(subject, staging, recorder, plan, seed)
     finally:
         scratch.remove(live)
         scratch.remove(shared)
     return Recording(folder, subject.engine.log_reader)
 
 
-def _record_into(
-    subject: Subject, folder: Path, root: Path, shared: Path, recorder: Recorder, plan: RecordPlan, seed: int
-) -> None:
+def _record_into(subject: Subject, staging: Staging, recorder: Recorder, plan: RecordPlan, seed: int) -> None:
     reader = subject.engine.log_reader
-    live = root / DATABASE_FOLDER
-    base_inodes, folder_inodes = _inodes(root, reader)
-    log_path, ledger_path = shared / "write.log", shared / "ledger"
-    log_room = _log_bytes(plan)
-    WriteLog.create(log_path, log_room, ready_bytes=min(log_room, LOG_READY_BYTES))
-    with Ledger.create(ledger_path, subject.threads, _ledger_capacity(subject, plan)) as ledger:
+    folder, shared, ledger_path = staging.folder, staging.shared, staging.ledger
+    log_path = shared / "write.log"
+    WriteLog.create(log_path, staging.log_bytes, ready_bytes=min(staging.log_bytes, LOG_READY_BYTES))
+    with (
+        Ledger.create(ledger_path, subject.threads, _ledger_capacity(subject, plan)) as ledger,
+        recorder.stage(staging) as stage,
+    ):
+        root = stage.root
+        base_inodes, folder_inodes = _inodes(root, reader)
         canary = recorder.run_canary(root, log_path, ledger_path)
-        launch = subject.launch(folder).at(live)
+        canary_position = ledger.position
+        launch = subject.launch(folder).at(root / DATABASE_FOLDER)
         run_plan = Plan(
             threads=subject.threads,
             seed=seed,
@@ -122,42 +123,48 @@ def _record_into(
             first_position = ledger.position
             awaited = await_recorded(run, ledger, plan)
             operations, kill_ns = ledger.operations, time.monotonic_ns()
+            stage.unblock()
             # In the middle of its load.
             killed = run.kill()
             unlike = run.faults()
         sample = ledger.sync_sample()
-    log_bytes = WriteLog.compact(log_path, folder / "write.log")
-    copy_sparse(ledger_path, folder / "ledger")
-    facts = Facts(
-        engine=subject.engine.name,
-        engine_version=subject.engine.version(),
-        workload=subject.workload.name,
-        workload_parameters=dict(subject.workload.parameters),
-        settings=dict(subject.settings),
-        engine_parameters=dict(subject.engine.parameters),
-        threads=subject.threads,
-        seed=seed,
-        recorder=recorder.name,
-        initial_records=subject.workload.initial_records,
-        register_per_write=subject.workload.register_per_write,
-        base_inodes=base_inodes,
-        folder_inodes=folder_inodes,
-        first_position=first_position,
-        kill_ns=kill_ns,
-        operations=operations,
-        log_bytes=log_bytes,
-        provoked_until=awaited.provoked_until,
-        notes=(*plan.notes, *awaited.notes),
-    )
-    # Until the checks are through, whoever opens the folder must not believe it.
-    replace(facts, faults=("its checks were not finished",)).save(folder)
-    pids = tuple(process.pid for process in killed.processes)
-    witness = Witness(root, canary, pids, None if sample is None else SyncCount(*sample))
-    found = [*unlike, *belief.faults(Recording(folder, reader), recorder, witness)]
-    if subject.engine.stamps_in_server:
-        # Only now: what recovery changes is not what the run left.
-        _save_owners(subject, launch, live.parent, folder)
-    replace(facts, faults=tuple(found)).save(folder)
+        log_bytes = WriteLog.compact(log_path, folder / "write.log")
+        copy_sparse(ledger_path, folder / "ledger")
+        facts = Facts(
+            engine=subject.engine.name,
+            engine_version=subject.engine.version(),
+            workload=subject.workload.name,
+            workload_parameters=dict(subject.workload.parameters),
+            settings=dict(subject.settings),
+            engine_parameters=dict(subject.engine.parameters),
+            threads=subject.threads,
+            seed=seed,
+            recorder=recorder.name,
+            initial_records=subject.workload.initial_records,
+            register_per_write=subject.workload.register_per_write,
+            base_inodes=base_inodes,
+            folder_inodes=folder_inodes,
+            first_position=first_position,
+            kill_ns=kill_ns,
+            operations=operations,
+            log_bytes=log_bytes,
+            file_system=stage.file_system,
+            canary_position=canary_position,
+            provoked_until=awaited.provoked_until,
+            notes=(*plan.notes, *awaited.notes),
+        )
+        # Until the checks are through, whoever opens the folder must not believe it.
+        replace(facts, faults=("its checks were not finished",)).save(folder)
+        unlike += stage.settle()
+        pids = tuple(process.pid for process in killed.processes)
+        witness = Witness(root, canary, pids, None if sample is None else SyncCount(*sample))
+        recording = Recording(folder, reader)
+        found = [*unlike, *belief.faults(recording, recorder, witness)]
+        facts = replace(facts, notes=(*facts.notes, *belief.notes(recording, witness.syncs)))
+        if subject.engine.stamps_in_server:
+            # Only now: what recovery changes is not what the run left.
+            _save_owners(subject, launch, root.parent, folder)
+        replace(facts, faults=tuple(found)).save(folder)
 
 
 def _inodes(root: Path, reader: LogReader) -> tuple[dict[str, int], dict[str, int]]:

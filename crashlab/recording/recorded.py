@@ -15,11 +15,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from crashlab.block.disk_log import disk_of
 from crashlab.judging.audit import Audit, audit_run
 from crashlab.judging.oracle import Cut, History
 from crashlab.judging.timeline import Timeline
+from crashlab.models import CrashModel
+from crashlab.recording.stage import DATABASE_FOLDER
 from crashlab.recording.write_log import Operation, WriteLog
-from crashlab.states.disk import BaseFile, Disk
+from crashlab.states.disk import BaseFile, Disk, Image
 from crashlab.states.horizon import Horizons
 from crashlab.states.lives import Life, lives
 from crashlab.states.plan import RunView
@@ -27,8 +30,7 @@ from engines.engine import FileRole, LogMap, LogReader
 from knobs.errors import InvalidInput
 from workloads.ledger import Ledger
 
-DATABASE_FOLDER = "db"
-FACTS_SCHEMA = 4
+FACTS_SCHEMA = 5
 OWNERS_NAME = "owners.json"
 
 
@@ -37,9 +39,10 @@ class Facts:
     """What the folder's other files do not say.
 
     ``base_inodes`` and ``folder_inodes`` are the live ones, by path below the recorded root, the root itself
-    included. ``provoked_until`` is the position where the last provocation ended: from there on the load was
-    alone. ``faults`` say why the log must not be believed (empty: it may be); ``notes`` what is worth saying
-    besides.
+    included. ``file_system`` is the virtual disk's, with its mount options, "" where there is none.
+    ``canary_position`` is where the recorder's canary had ended. ``provoked_until`` is the position where the
+    last provocation ended: from there on the load was alone. ``faults`` say why the log must not be believed
+    (empty: it may be); ``notes`` what is worth saying besides.
     """
 
     engine: str
@@ -59,6 +62,8 @@ class Facts:
     kill_ns: int
     operations: int
     log_bytes: int
+    file_system: str = ""
+    canary_position: int = 0
     provoked_until: int = 0
     faults: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -142,6 +147,27 @@ class Recording:
         return Disk(base, self.facts.folder_inodes, done, self.reader.role)
 
     @cached_property
+    def device(self) -> Disk | None:
+        """The virtual disk below the files, of a run that had one."""
+        return disk_of(self.folder) if self.facts.file_system else None
+
+    def crashed(self, model: CrashModel) -> tuple[Disk, Horizons]:
+        """What a crash of this model falls on: a power cut on the virtual disk where there is one, else on
+        the files."""
+        if self.device is not None and model.crash == "power-cut":
+            return self.device, self._device_horizons
+        return self.disk, self.horizons
+
+    def image(self, model: CrashModel, position: int, seed: int) -> Image:
+        """What a crash at the position leaves, under this model and seed."""
+        return model.image(*self.crashed(model), position, seed)
+
+    @cached_property
+    def _device_horizons(self) -> Horizons:
+        assert self.device is not None, "asked only where there is one"
+        return Horizons(self.device)
+
+    @cached_property
     def lives(self) -> dict[int, Life]:
         return lives(self.disk)
 
@@ -182,6 +208,7 @@ class Recording:
             self.audit,
             self.role_of,
             self.facts.first_position,
+            None if self.device is None else (self.device, self._device_horizons),
         )
 
     @cached_property
@@ -209,6 +236,7 @@ class Recording:
             "log_records": self.log.record_count,
             "log_bytes": self.facts.log_bytes,
             "recorder": self.facts.recorder,
+            "file_system": self.facts.file_system,
             "faults": list(self.facts.faults),
             "notes": list(self.facts.notes),
         }

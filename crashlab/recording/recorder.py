@@ -7,10 +7,12 @@ lists them. What the log lacks of that list, the recorder does not see on this m
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from crashlab.recording.stage import Stage, Staging
 from crashlab.recording.write_log import WriteLog
 
 
@@ -42,6 +44,13 @@ class Recorder(Protocol):
     @property
     def name(self) -> str:
         """The word by which the user chooses it."""
+
+    @property
+    def plain(self) -> Recorder:
+        """The same without what the user has asked of it, for controls."""
+
+    def stage(self, staging: Staging) -> AbstractContextManager[Stage]:
+        """Where a run is recorded; it is gone afterwards. Raises MachineLacks and Undecided."""
 
     def environment(self, root: Path, log: Path, ledger: Path) -> dict[str, str]:
         """The variables that a process needs to have its calls below ``root`` recorded in ``log``.

@@ -47,14 +47,17 @@ UNSUPPORTED = (
     "recorder-fault",
     "copy-into-recorded-file",
     "stdio-writer",
+    "sync-taken-before",
 )
 """What the header counts, in order: things the recorder saw and cannot record.
 
 ``stdio-writer`` is a note: a file opened for writing through stdio, whose content is not in the log
-(RocksDB's info LOG is one). The replay check decides whether it matters; the others make the log
-unbelievable by themselves.
+(RocksDB's info LOG is one); the replay check decides whether it matters. So is ``sync-taken-before``: a
+program in which another library takes its syncs before the recorder, and may keep them. The others make the
+log unbelievable by themselves.
 """
-NOTES = frozenset({"stdio-writer"})
+SYNC_TAKEN_BEFORE = "sync-taken-before"
+NOTES = frozenset({"stdio-writer", SYNC_TAKEN_BEFORE})
 
 
 class Kind(IntEnum):

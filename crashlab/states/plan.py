@@ -13,6 +13,7 @@ The plan is pure: the same run, budget and seed give the same plan.
 from __future__ import annotations
 
 import random
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -51,7 +52,8 @@ class PlannedState:
 
 @dataclass(frozen=True)
 class RunView:
-    """What planning needs to see of a recorded run. ``first_position`` is where the load began."""
+    """What planning needs to see of a recorded run. ``first_position`` is where the load began; ``device``
+    the virtual disk below the files, where there is one."""
 
     disk: Disk
     horizons: Horizons
@@ -59,11 +61,15 @@ class RunView:
     audit: Audit
     role: Callable[[Operation], FileRole]
     first_position: int
+    device: tuple[Disk, Horizons] | None = None
 
     @cached_property
     def unsynced(self) -> list[tuple[int, int]]:
         """The begins of syncs of data files at which writes to such files were unsynced, and how many; those
-        with most of them first."""
+        with most of them first. On a virtual disk it is the disk that is synced, and every write that
+        counts."""
+        if self.device is not None:
+            return _unflushed(*self.device, range(self.first_position + 1, self.timeline.last_position))
         data = [
             file
             for file in self.disk.files
@@ -90,6 +96,16 @@ class RunView:
             if began > self.first_position and _unsynced_at(self, [older], until):
                 found.append((began, until))
         return sorted(found, key=lambda each: (each[0] - each[1], each))
+
+    def before_flush(self, position: int) -> int:
+        """A moment when what a sync covers that ends at the position was not flushed yet: the position
+        itself; on a virtual disk where the sync begins, for the disk is told to flush before the sync
+        returns."""
+        return position if self.device is None else self._sync_begins.get(position, position)
+
+    @cached_property
+    def _sync_begins(self) -> Mapping[int, int]:
+        return {sync.end: sync.begin + 1 for sync in self.disk.syncs if sync.end is not None}
 
     def _ends_of(self, file: File) -> Iterator[int]:
         """Where syncs of a file end, and where its names are taken away."""
@@ -144,7 +160,8 @@ def plan_states(view: RunView, model: str, states: int, seed: int) -> list[Plann
             add(position, "logs", "a log is written, the one before it not synced", by_file)
     add(view.timeline.last_position, "exposure", "the end of the run")
     for peak in view.audit.peaks(view.timeline, max(1, share // 3), crash):
-        add(peak.position, "exposure", f"{peak.exposed} acks exposed for up to {peak.window_ms:.1f} ms")
+        why = f"{peak.exposed} acks exposed for up to {peak.window_ms:.1f} ms"
+        add(view.before_flush(peak.position), "exposure", why)
     for position, why in _events(view, max(1, share // 3), random.Random(f"{seed}/{model}/event")):
         add(position, "event", why)
     draw = random.Random(f"{seed}/{model}/uniform")
@@ -156,6 +173,20 @@ def plan_states(view: RunView, model: str, states: int, seed: int) -> list[Plann
         moment = draw.uniform(first_ns, last_ns)
         add(view.timeline.position_at(int(moment)), "uniform", "a moment drawn uniformly in time")
     return sorted(chosen.values(), key=lambda state: state.position)
+
+
+def _unflushed(disk: Disk, horizons: Horizons, load: range) -> list[tuple[int, int]]:
+    """Where in the load a virtual disk was told to flush, and how many writes had come since the flush
+    before."""
+    [file] = disk.files
+    horizon = horizons.of(file)
+    begins = [write.begin for write in file.changes]
+    found = []
+    for moment in (sync.begin for sync in file.syncs if sync.begin in load):
+        number = bisect_left(begins, moment) - bisect_left(begins, horizon.at(moment))
+        if number:
+            found.append((moment, number))
+    return sorted(found, key=lambda each: (-each[1], each[0]))
 
 
 def _unsynced_at(view: RunView, files: Sequence[File], position: int) -> int:

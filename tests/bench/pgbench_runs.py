@@ -10,9 +10,13 @@ from typing import Literal
 
 import psutil
 
+from crashlab.block.file_system import FILE_SYSTEMS
+from crashlab.block.recorder import BlockRecorder
+from crashlab.block.virtual_disk import make_base, mounted
 from crashlab.preload.access import opened_to
 from crashlab.preload.processes import ProcessList
 from crashlab.recording.record import LOG_READY_BYTES
+from crashlab.recording.stage import DATABASE_FOLDER, Staging
 from crashlab.recording.write_log import WriteLog
 from crashlab.subject import Subject
 from engines.postgresql.launch import PostgresqlLaunch
@@ -22,6 +26,7 @@ from workloads.ledger import Ledger
 from workloads.workload import Plan
 
 Mode = Literal["plain", "acks stamped", "recorded"]
+Disk = Literal["folder", "journaled", "virtual"]
 WARMUP_S = 0.5
 
 
@@ -29,33 +34,43 @@ WARMUP_S = 0.5
 class PgbenchRuns:
     """Runs of one subject in one mode, each on a fresh clone of the loaded cluster, which is synced first.
 
-    ``cpu_us`` are the CPU microseconds of the server's processes for a transaction, in each run.
+    ``disk`` is where the cluster lies: in a folder, on an ext4 with a journal on a loop device over a file
+    there, or on a virtual disk, which is recorded too. ``cpu_us`` are the CPU microseconds of the server's
+    processes for a transaction, in each run.
     """
 
     place: PostgresqlLab
     subject: Subject
     seconds: float
     mode: Mode
+    disk: Disk = "folder"
     cpu_us: list[float] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return self.mode if self.disk == "folder" else f"{self.mode}, {self.disk}"
 
     def transactions_per_s(self, seed: int) -> float:
         """One run, by pgbench's own log."""
         scratch, workload = self.place.lab.scratch, self.subject.workload
         folder = scratch.folder(self.place.lab.data, "bench")
         shared = scratch.folder(Path("/dev/shm"), "bench")
-        root = folder / "root"
-        root.mkdir()
         folder.chmod(0o711)
-        root.chmod(0o755)
-        launch = self.subject.launch(folder).at(root / "db")
+        base = folder / "base"
+        launch = self.subject.launch(folder).at(base)
         assert isinstance(launch, PostgresqlLaunch)
         try:
             workload.load(launch, folder, seed)
             launch.adopt().sync()
             plan = Plan(self.subject.threads, seed, warmup_s=WARMUP_S, measure_s=self.seconds, ticker_ms=0)
+            capacity = int(ENTRIES_PER_S * (WARMUP_S + self.seconds))
+            staging = Staging(base, folder, shared, folder, shared / "ledger", LOG_BYTES)
             with (
-                self._recording(root, shared) as (ledger, environment),
-                workload.start(launch, plan, folder, ledger, environment) as run,
+                Ledger.create(staging.ledger, self.subject.threads, capacity),
+                self._stage(staging) as root,
+                workload.start(
+                    launch.at(root / DATABASE_FOLDER), plan, folder, *self._recording(root, staging)
+                ) as run,
             ):
                 run.wait_for("measuring", OPEN_DEADLINE_S)
                 before_s = _cpu_s(run.pid)
@@ -71,22 +86,34 @@ class PgbenchRuns:
         return float(measured["throughput_per_s"])
 
     @contextlib.contextmanager
-    def _recording(self, root: Path, shared: Path) -> Iterator[tuple[Path | None, dict[str, str] | None]]:
-        if self.mode == "plain":
-            yield None, None
+    def _stage(self, staging: Staging) -> Iterator[Path]:
+        if self.disk == "journaled":
+            image, at = staging.live / "image", staging.live / "mount"
+            at.mkdir()
+            make_base(FILE_SYSTEMS["ext4"], staging.base, image, at)
+            with mounted(image, "ext4", "", at):
+                yield at
             return
-        recorder, ledger = self.place.lab.recorder, shared / "ledger"
-        capacity = int(ENTRIES_PER_S * (WARMUP_S + self.seconds))
-        with Ledger.create(ledger, self.subject.threads, capacity):
-            if self.mode == "recorded":
-                other = shared / "write.log"
-                WriteLog.create(other, LOG_BYTES, ready_bytes=LOG_READY_BYTES)
-                environment = recorder.environment(root, other, ledger)
-            else:
-                other = shared / "processes"
-                ProcessList.create(other)
-                environment = recorder.acks_environment(ledger, other)
-            yield ledger, opened_to(self.place.engine.runs_as, shared, (ledger, other), environment)
+        on_disk = BlockRecorder(watcher=self.place.supervisor)
+        recorder = on_disk if self.disk == "virtual" else self.place.lab.recorder
+        with recorder.stage(staging) as stage:
+            yield stage.root
+
+    def _recording(self, root: Path, staging: Staging) -> tuple[Path | None, dict[str, str] | None]:
+        """The ledger and the environment of the run."""
+        if self.mode == "plain":
+            return None, None
+        recorder, shared = self.place.lab.recorder, staging.shared
+        if self.mode == "recorded":
+            other = shared / "write.log"
+            WriteLog.create(other, LOG_BYTES, ready_bytes=LOG_READY_BYTES)
+            environment = recorder.environment(root, other, staging.ledger)
+        else:
+            other = shared / "processes"
+            ProcessList.create(other)
+            environment = recorder.acks_environment(staging.ledger, other)
+        runs_as = self.place.engine.runs_as
+        return staging.ledger, opened_to(runs_as, shared, (staging.ledger, other), environment)
 
 
 def _cpu_s(pid: int) -> float:

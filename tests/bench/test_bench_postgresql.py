@@ -23,6 +23,7 @@ from tests.bench.pgbench_runs import PgbenchRuns
 from tests.bench.postgresql_lab import WORKLOAD, PostgresqlLab, postgresql_lab
 from tests.bench.rounds import Measure, in_turn
 from tests.bench.trial_time import time_trials
+from tests.crashlab_tests.block_tests.disks import need_disks
 from tuner.request import resolve
 from tuner.search.study_plan import default_trial_plan
 
@@ -104,10 +105,9 @@ def test_postgresql_recording(place: PostgresqlLab, sheet: Sheet) -> None:
     plain = PgbenchRuns(place, subject, SECONDS, "plain")
     stamped = PgbenchRuns(place, subject, SECONDS, "acks stamped")
     whole = PgbenchRuns(place, subject, SECONDS, "recorded")
-    runs: dict[str, Measure] = {each.mode: each.transactions_per_s for each in (plain, stamped, whole)}
-    rates = in_turn(ROUNDS, runs)
+    rates = in_turn(ROUNDS, _measures(plain, stamped, whole))
     figures = [
-        ratio("recorded over plain", rates["recorded"], rates["plain"], 0.95),
+        ratio("recorded over plain", rates["recorded"], rates["plain"], 0.98),
         ratio("CPU time of a transaction, plain over recorded", plain.cpu_us, whole.cpu_us),
         ratio("acks only over plain", rates["acks stamped"], rates["plain"], 0.95),
         ratio("CPU time of a transaction, plain over acks", plain.cpu_us, stamped.cpu_us),
@@ -121,6 +121,34 @@ def test_postgresql_recording(place: PostgresqlLab, sheet: Sheet) -> None:
         "server's.",
         figures,
     )
+
+
+def test_postgresql_on_disks(place: PostgresqlLab, sheet: Sheet) -> None:
+    need_disks()
+    subject = place.subject({}, CLIENTS, SCALE)
+    plain = PgbenchRuns(place, subject, SECONDS, "plain")
+    virtual = PgbenchRuns(place, subject, SECONDS, "recorded", "virtual")
+    alone = PgbenchRuns(place, subject, SECONDS, "acks stamped", "virtual")
+    journaled = PgbenchRuns(place, subject, SECONDS, "plain", "journaled")
+    preloaded = PgbenchRuns(place, subject, SECONDS, "recorded", "journaled")
+    rates = in_turn(ROUNDS, _measures(plain, virtual, alone, journaled, preloaded))
+    figures = [
+        ratio("block over plain", rates[virtual.name], rates[plain.name], 0.75),
+        ratio("block without the files' log over plain", rates[alone.name], rates[plain.name]),
+        ratio("block over plain on a journaled ext4", rates[virtual.name], rates[journaled.name], 0.75),
+        ratio("preload over plain on a journaled ext4", rates[preloaded.name], rates[journaled.name], 0.98),
+        ratio("plain on a journaled ext4 over plain", rates[journaled.name], rates[plain.name]),
+    ]
+    sheet.add(
+        "PostgreSQL: the block recorder",
+        "The same load on a virtual disk with ext4, which is recorded with the files on it, and on an ext4 "
+        "with a journal on a loop device over a file, in turn, each on a fresh clone.",
+        figures,
+    )
+
+
+def _measures(*runs: PgbenchRuns) -> dict[str, Measure]:
+    return {each.name: each.transactions_per_s for each in runs}
 
 
 def test_postgresql_trial(place: PostgresqlLab, sheet: Sheet, tmp_path: Path) -> None:

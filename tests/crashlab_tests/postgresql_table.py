@@ -20,7 +20,7 @@ from workloads.pgbench.workload import PgbenchWorkload
 from workloads.ycsb.workload import YcsbWorkload
 
 CLIENTS = 4
-_BOUND: dict[tuple[str, str], PostgresqlEngine] = {}
+_BOUND: dict[tuple[str, str, bool], PostgresqlEngine] = {}
 ROLE_SQL = "ALTER ROLE postgres SET synchronous_commit = off;"
 _LATE = (("wal_writer_delay", "10s"), ("wal_writer_flush_after", "1GB"))
 _OFF = ("synchronous_commit", "off")
@@ -111,7 +111,7 @@ def _subject_of(engine: PostgresqlEngine, lab: Lab, row: Row | None = None) -> S
 
 def _bound(engine: PostgresqlEngine, lab: Lab) -> PostgresqlEngine:
     """One for each lab, so that a template is loaded once."""
-    key = (str(lab.data), str(engine.binaries.folder))
+    key = (str(lab.data), str(engine.binaries.folder), engine.checksums)
     if key not in _BOUND:
         _BOUND[key] = engine.bound(lab.scratch, _watcher(lab), lab.data)
     return _BOUND[key]
@@ -121,11 +121,11 @@ def _watcher(lab: Lab) -> Watcher | None:
     return lab.watcher if isinstance(lab, WatchedLab) else None
 
 
-def table_of(find: Callable[[], Binaries], rows: tuple[Row, ...]) -> Table:
+def table_of(find: Callable[[], Binaries], rows: tuple[Row, ...], *, checksums: bool = True) -> Table:
     """These rows on the installation that is found when the first of them is run."""
 
     def engine() -> PostgresqlEngine:
-        return PostgresqlEngine(find(), server_user.choose())
+        return PostgresqlEngine(find(), server_user.choose(), checksums=checksums)
 
     def subject(lab: Lab, row: Row | None = None) -> Subject:
         return _subject_of(engine(), lab, row)
@@ -150,3 +150,4 @@ def table_of(find: Callable[[], Binaries], rows: tuple[Row, ...]) -> Table:
 
 
 TABLE = table_of(binaries.find, ROWS)
+WITHOUT_CHECKSUMS = table_of(binaries.find, ROWS, checksums=False)

@@ -76,7 +76,7 @@ def test_strict_is_refused_on_overlayfs(tmp_path: Path) -> None:
     if mounted.returncode != 0:
         pytest.skip(f"no overlayfs here: {mounted.stderr.strip()}")
     try:
-        assert mounts_below(tmp_path) == [folders["merged"]]
+        assert [mount.mount_point for mount in mounts_below(tmp_path)] == [folders["merged"]]
         with pytest.raises(InvalidInput, match="lies on overlay"):
             refuse_unsafe_data_folder(folders["merged"] / "data", Contract("strict"))
     finally:

@@ -27,11 +27,17 @@ WHOLE_RUN_S = 6.0
 SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGKILL: -9}
 
 
-def interrupted(parent: Path, number: signal.Signals, draw: random.Random) -> list[str]:
+BLOCK_RUN_S = 12.0
+"""With virtual disks: each control has one, and the run."""
+
+
+def interrupted(
+    parent: Path, number: signal.Signals, draw: random.Random, *options: str, whole_run_s: float = WHOLE_RUN_S
+) -> list[str]:
     """Every fault of one interruption: a wrong exit code, and what was there that must not be."""
     room = Room.make(parent)
-    moment_s = draw.random() * WHOLE_RUN_S
-    with room.start(*COMMAND) as process:
+    moment_s = draw.random() * whole_run_s
+    with room.start(*COMMAND, *options) as process:
         time.sleep(moment_s)
         ended_first = process.poll() is not None
         sent_s = time.time()

@@ -10,19 +10,22 @@ import resource
 import shlex
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from crashlab.subject import Subject
+from engines.host import mounts_below
 from engines.rocksdb.engine import CONTROLS, RocksdbEngine
 from knobs.errors import InvalidInput
+from tests.crashlab_tests.block_tests.disks import KINDS, loop_devices, need_disks
 from tests.tuner_tests.crash_runs import Room
-from tests.tuner_tests.interruptions import interrupted
+from tests.tuner_tests.interruptions import BLOCK_RUN_S, interrupted
 from tests.tuner_tests.program import Ended
+from tests.tuner_tests.requests import request_of
 from tuner.commands.crash import _refuse_without_control, parse_state
-from workloads import registry
 
 pytestmark = pytest.mark.slow
 
@@ -402,10 +405,27 @@ def test_an_interruption_leaves_nothing_behind(
     assert interrupted(tmp_path, number, rng) == []
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_an_interruption_leaves_no_virtual_disk_behind(
+    number: signal.Signals, rng: random.Random, tmp_path: Path
+) -> None:
+    need_disks()
+    before = loop_devices()
+    block = ("--recorder", "block", "--file-system", rng.choice(KINDS))
+    assert interrupted(tmp_path, number, rng, *block, whole_run_s=BLOCK_RUN_S) == []
+    assert mounts_below(tmp_path) == []
+    ends_s = time.monotonic() + 10.0
+    # Those of other tests, which come and go at the same time, are other ones a moment later.
+    while (left := loop_devices() - before) and time.monotonic() < ends_s:
+        time.sleep(0.2)
+    assert left == set()
+
+
 def test_a_model_without_controls_replays_nothing() -> None:
     engine = RocksdbEngine(controls={"cache": CONTROLS["cache"]})
-    subject = Subject(engine, registry.find("ycsb:a"))
-    _refuse_without_control(parse_state("cache@7#1"), subject)
+    request = replace(request_of(), engine=engine)
+    _refuse_without_control(parse_state("cache@7#1"), request)
     with pytest.raises(InvalidInput, match="torn has no control for rocksdb") as refused:
-        _refuse_without_control(parse_state("torn@7#1"), subject)
+        _refuse_without_control(parse_state("torn@7#1"), request)
     assert refused.value.hint == "use one of cache"

@@ -20,7 +20,6 @@ from crashlab.models import MODELS
 from crashlab.recording.record import RecordPlan
 from crashlab.recording.recorded import Recording
 from crashlab.states.plan import PlannedState
-from crashlab.subject import Subject
 from crashlab.validate import CrashPlan, validate
 from engines.lock import exclusive
 from knobs.errors import InvalidInput, Undecided
@@ -30,6 +29,7 @@ from tuner.kinds.family import Size
 from tuner.options import Asked, takes_asked
 from tuner.origin import origin
 from tuner.output import Output
+from tuner.recorders import RecorderChoice
 from tuner.replay import Reopened, bound_to_recording
 from tuner.report import crash as crash_report
 from tuner.report.findings import finding_lines
@@ -68,6 +68,9 @@ def command(
     ] = None,
     metadata: options.MetadataRule = "ordered",
     strict_model: options.StrictModel = False,
+    recorder: options.RecordedBy = "preload",
+    file_system: options.DiskFileSystem = None,
+    mount_options: options.MountOptions = None,
     replay: Annotated[
         str | None,
         typer.Option("--replay", metavar="STATE", help="Rebuild and judge one state of --study again."),
@@ -87,10 +90,16 @@ def command(
                 "--operations": operations,
                 "--metadata": metadata != "ordered",
                 "--strict-model": strict_model,
+                "--recorder": recorder != "preload",
+                "--file-system": file_system,
+                "--mount-options": mount_options,
             },
         )
         return _replay(replay, asked, output)
-    request = replace(resolve_asked(asked, SIZE), metadata=metadata, strict_model=strict_model)
+    chosen = RecorderChoice.of(recorder, file_system, mount_options, metadata)
+    request = replace(
+        resolve_asked(asked, SIZE), metadata=metadata, strict_model=strict_model, recorder=chosen
+    )
     if request.idle:
         raise Undecided(
             f"UNKNOWN: {request.idle}",
@@ -126,7 +135,7 @@ def _crash(request: Request, plan: CrashPlan, folder: Path, data: Path | None, o
     with open_lab(request, folder, data, say=output.note) as (lab, bound, _):
         progress = output.progress()
         lab = replace(lab, say=output.note, advance=progress.advance)
-        came_from = origin(bound, lab.data, recorder=lab.recorder.name, models=list(bound.engine.controls))
+        came_from = origin(bound, lab.data, recorder=lab.recorder.name, models=bound.models)
         try:
             progress.start(plan.total_states, "crash states")
             evidence = validate(bound.subject(), bound.contract, plan, lab, folder, bound.seed)
@@ -162,9 +171,11 @@ def _crash(request: Request, plan: CrashPlan, folder: Path, data: Path | None, o
 
 
 def _asked(request: Request) -> str:
+    recorder = request.recorder.in_words
     return (
         f"run            {request.in_words()}, seed {request.seed}\n"
         f"settings       {in_short(request, request.settings)}"
+        + (f"\nrecorder       {recorder}" if recorder else "")
     )
 
 
@@ -193,7 +204,7 @@ def _replay(state: str, asked: Asked, output: Output) -> int:
         lab, recording, request = found.lab, found.recording, found.request
         subject, wanted = request.subject(), request.contract
         came_from = origin(request, lab.data, recorder=recording.facts.recorder, models=[planned.model])
-        _refuse_without_control(planned, subject)
+        _refuse_without_control(planned, request)
         _refuse_outside(planned, recording)
         recovered = lab.recover(recording, subject, [planned])
         evidence = CrashEvidence(None, recording, recovered, found.controls, found.limits)
@@ -255,12 +266,12 @@ def _refuse_changes(asked: Asked, own: Mapping[str, object]) -> None:
         )
 
 
-def _refuse_without_control(planned: PlannedState, subject: Subject) -> None:
-    """A model that has no controls for the engine proves nothing of it."""
-    known = subject.engine.controls
+def _refuse_without_control(planned: PlannedState, request: Request) -> None:
+    """A model that has no controls for the engine, or none with the recorder, proves nothing of it."""
+    known = request.models
     if planned.model not in known:
         raise InvalidInput(
-            f"{planned.model} has no control for {subject.engine.name}, so it can give no verdict",
+            f"{planned.model} has no control for {request.engine.name}, so it can give no verdict",
             where=f"--replay {planned.id}",
             hint=f"use one of {', '.join(known)}",
         )

@@ -18,6 +18,7 @@ from tuner.kinds.family import Size
 from tuner.options import Asked, takes_asked
 from tuner.origin import origin
 from tuner.output import Output
+from tuner.recorders import RecorderChoice
 from tuner.report import tune as tune_report
 from tuner.report.findings import finding_lines
 from tuner.report.settings import in_short
@@ -68,6 +69,9 @@ def command(
     ] = None,
     metadata: options.MetadataRule = "ordered",
     strict_model: options.StrictModel = False,
+    recorder: options.RecordedBy = "preload",
+    file_system: options.DiskFileSystem = None,
+    mount_options: options.MountOptions = None,
     audit_only: Annotated[
         bool,
         typer.Option(
@@ -88,6 +92,7 @@ def command(
         resolve_asked(replace(asked, sets=[*(asked.sets or []), *fixed]), SIZE),
         metadata=metadata,
         strict_model=strict_model,
+        recorder=RecorderChoice.of(recorder, file_system, mount_options, metadata),
     )
     if request.idle:
         raise InvalidInput(
@@ -171,7 +176,7 @@ def _tune(request: Request, plan: StudyPlan, folder: StudyFolder, data: Path | N
     for note in request.notes:
         output.note(note)
     with open_lab(request, folder.folder, data, say=output.note) as (lab, bound, _):
-        came_from = origin(bound, lab.data, recorder=lab.recorder.name, models=list(bound.engine.controls))
+        came_from = origin(bound, lab.data, recorder=lab.recorder.name, models=bound.models)
         outcome = Tuning(bound, plan, folder, lab, output).run()
     if outcome.winner is not None:
         tune_report.write_winner(request, folder.folder, outcome.winner.trial)

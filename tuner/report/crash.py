@@ -104,7 +104,13 @@ def as_text(
         vanished = max(
             (state.disagreement.vanished for state in verdict.states if state.disagreement), default=0
         )
-        if vanished:
+        file_system = evidence.recording.facts.file_system
+        if vanished and file_system:
+            lines.append(
+                f"               {file_system} did not keep what syncs of its files had covered: "
+                f"up to {vanished} covered acks are gone"
+            )
+        elif vanished:
             why = " and ".join(recovery_ignores) or "no setting that is known to"
             lines.append(
                 f"               recovery ignored durable bytes: up to {vanished} covered acks are gone; "

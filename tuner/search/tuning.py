@@ -195,9 +195,7 @@ class Tuning:
         )
         self._output.note("controls: one lossy and one honest run for the kill and for each crash model")
         before_s = self._budget.spent_s
-        controls = self._lab.controls(
-            self._request.subject({}), list(self._request.engine.controls), self._request.seed
-        )
+        controls = self._lab.controls(self._request.subject({}), self._request.models, self._request.seed)
         wrong = unknown_because(controls)
         if wrong:
             raise Undecided(

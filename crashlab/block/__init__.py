@@ -1,0 +1,1 @@
+"""The block recorder: a virtual disk with a volatile write cache, and a real file system on it."""

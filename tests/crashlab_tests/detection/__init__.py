@@ -1,0 +1,1 @@
+"""Bugs that are planted into engines, and whether the lab catches them."""
