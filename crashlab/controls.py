@@ -4,22 +4,29 @@ For the kill and for each crash model one lossy control must come out BROKEN and
 HELD, both under `strict`. A wrong control makes every verdict drawn from a write log UNKNOWN. They
 are small and made deterministic: the lossy settings lose every write since the last flush, so no
 lucky moment can save them.
+
+Double crashes have a pair of their own, of one recorded recovery from the end of an honest run. The lossy one
+is judged as if that recovery had synced nothing but the file that says where the next one begins (MANIFEST
+and CURRENT, pg_control): what it points to is then gone. With every sync left out nothing of it would be left
+in a `synced` state, which is then the first crash once more, and held.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from crashlab.judging.judge import judge_states, recover_states
+from crashlab.judging.judge import RecoveredState, judge_states, recover_states
 from crashlab.judging.verdict import Verdict, worst
 from crashlab.kill import MeasurePlan, measure_and_kill
 from crashlab.models import MODELS
 from crashlab.recording.record import RecordPlan, record
 from crashlab.recording.recorded import Recording
 from crashlab.recording.recorder import Recorder
+from crashlab.recording.recovery import RecordedRecovery, recorded_recovery
 from crashlab.states.disk import SYNC_OF_A_FOLDER, SYNCS
+from crashlab.states.double import DOUBLE, NOWHERE, DoubleState
 from crashlab.states.plan import PlannedState
 from crashlab.subject import Subject
 from engines.scratch import Scratch
@@ -40,6 +47,11 @@ CONTROL_MEASURE = MeasurePlan(warmup_s=0.1, measure_s=0.4, target_per_s=100.0)
 meanwhile that would bring the newest acknowledgements to the file."""
 KILL = "kill"
 LOSSY_KILLS_MAX = 3
+WANTED: Mapping[str, Verdict] = {"lossy": Verdict.BROKEN, "honest": Verdict.HELD}
+FIRST_MODEL = "synced"
+"""The model of both crashes in the controls of double ones."""
+POINTING_ROLES = ("manifest", "current", "control")
+"""Roles of the files that say where a recovery begins."""
 TORN_MOMENTS = 3
 
 
@@ -74,7 +86,8 @@ class Control:
 def run_controls(
     subject: Subject, recorder: Recorder, models: Sequence[str], scratch: Scratch, parent: Path, seed: int
 ) -> list[Control]:
-    """Run the kill's and the models' controls on the subject's engine, with its defaults.
+    """Run the kill's and the models' controls on the subject's engine, with its defaults; those of double
+    crashes where DOUBLE is among the models.
 
     A control that does not come to its end has got UNKNOWN. Raises MachineLacks and InvalidInput as
     any run does: a missing driver or a full disk is no wrong control.
@@ -84,16 +97,19 @@ def run_controls(
     small = Subject(subject.engine.plain(), workload.at_most(CONTROL_RECORDS), threads=CONTROL_THREADS)
     found = []
     kinds = subject.engine.controls
-    for wanted, pick in ((Verdict.BROKEN, "lossy"), (Verdict.HELD, "honest")):
+    for pick, wanted in WANTED.items():
         by_run: dict[tuple[tuple[tuple[str, str], ...], bool], list[str]] = {}
         for model in models:
-            settings = tuple(sorted(getattr(kinds[model], pick).items()))
-            forgets = pick == "lossy" and kinds[model].forgets_folders
+            if model == DOUBLE and pick == "lossy":
+                continue  # Both of its controls are of one honest run.
+            kind = kinds[FIRST_MODEL if model == DOUBLE else model]
+            settings = tuple(sorted(getattr(kind, pick).items()))
+            forgets = pick == "lossy" and kind.forgets_folders
             by_run.setdefault((settings, forgets), []).append(model)
         for (settings, forgets), sharing in by_run.items():
             control = small.with_settings(dict(settings))
-            got = _recorded(control, recorder, sharing, scratch, parent, seed, forgets)
-            found += [Control(f"{model}.{pick}", wanted, *got[model]) for model in sharing]
+            got = _recorded(control, recorder, sharing, pick, scratch, parent, seed, forgets)
+            found += [Control(name, WANTED[name.rpartition(".")[2]], *judged) for name, judged in got.items()]
         control = small.with_settings(getattr(kinds["cache"], pick))
         found.append(
             Control(f"{KILL}.{pick}", wanted, *_killed(control, wanted, recorder, scratch, parent, seed))
@@ -105,16 +121,20 @@ def _recorded(
     subject: Subject,
     recorder: Recorder,
     models: Sequence[str],
+    pick: str,
     scratch: Scratch,
     parent: Path,
     seed: int,
     forgets_folders: bool,
-) -> Mapping[str, tuple[Verdict, str]]:
-    """One recorded run, judged by each of the models at its end, in its middle, and where it must show.
+) -> dict[str, tuple[Verdict, str]]:
+    """What each control came to, by its name: one recorded run, judged by each of the models at its end, in
+    its middle, and where it must show.
 
     With ``forgets_folders`` it is judged as if it had never synced a folder.
     """
     folder = scratch.folder(parent, "control")
+    names = {model: f"{model}.{pick}" for model in models if model != DOUBLE}
+    doubles = [f"{DOUBLE}.{each}" for each in WANTED] if DOUBLE in models else []
     try:
         plan = FORGETFUL_PLAN if forgets_folders else CONTROL_PLAN
         loaded = folder / "load"
@@ -127,26 +147,55 @@ def _recorded(
             recording = recording.without(
                 lambda each: bool(each.kind in SYNCS and each.flags & SYNC_OF_A_FOLDER)
             )
-        planned = [state for model in models for state in _planned(recording, model, seed, forgets_folders)]
+        planned = [state for model in names for state in _planned(recording, model, seed, forgets_folders)]
         recovered = recover_states(recording, subject, planned, scratch, folder)
-        judged = list(judge_states(recording, recovered, STRICT))
-        return {
-            model: (
-                worst(state.judgement.verdict for state in judged if state.planned.model == model),
-                "; ".join(
-                    dict.fromkeys(
-                        state.judgement.unknown_why or ", ".join(state.judgement.reasons)
-                        for state in judged
-                        if state.planned.model == model and state.judgement.verdict is not Verdict.HELD
-                    )
-                ),
-            )
-            for model in models
+        got = {
+            name: _verdict_of(recording, [state for state in recovered if state.planned.model == model])
+            for model, name in names.items()
         }
+        return got | (_double(recording, subject, recorder, scratch, parent, seed) if doubles else {})
     except Undecided as error:
-        return {model: (Verdict.UNKNOWN, str(error)) for model in models}
+        return dict.fromkeys([*names.values(), *doubles], (Verdict.UNKNOWN, str(error)))
     finally:
         scratch.remove(folder)
+
+
+def _verdict_of(recording: Recording, recovered: Sequence[RecoveredState]) -> tuple[Verdict, str]:
+    """The worst verdict of these states under `strict`, and why it is not HELD."""
+    judgements = [state.judgement for state in judge_states(recording, recovered, STRICT)]
+    why = dict.fromkeys(
+        judgement.unknown_why or ", ".join(judgement.reasons)
+        for judgement in judgements
+        if judgement.verdict is not Verdict.HELD
+    )
+    return worst(judgement.verdict for judgement in judgements), "; ".join(why)
+
+
+def _double(
+    recording: Recording, subject: Subject, recorder: Recorder, scratch: Scratch, parent: Path, seed: int
+) -> dict[str, tuple[Verdict, str]]:
+    """What both controls of double crashes came to: of one recovery from the end of an honest run."""
+    first = PlannedState(FIRST_MODEL, recording.timeline.last_position, seed, "exposure", "control")
+    with recorded_recovery(recording, subject, first, scratch, recorder, parent) as log:
+        end = log.disk.last_position + 1 if log.believable else NOWHERE.position
+    planned = [DoubleState(first, PlannedState(FIRST_MODEL, end, seed, "recovery", "control"))]
+
+    def judged(again: Callable[[RecordedRecovery], RecordedRecovery]) -> tuple[Verdict, str]:
+        recovered = recover_states(recording, subject, planned, scratch, parent, again=again)
+        return _verdict_of(recording, recovered)
+
+    return {f"{DOUBLE}.lossy": judged(_unsynced), f"{DOUBLE}.honest": judged(lambda log: log)}
+
+
+def _unsynced(log: RecordedRecovery) -> RecordedRecovery:
+    """The recovery as if it had synced no file but those that the next one begins with."""
+    return log.without(
+        lambda each: (
+            each.kind in SYNCS
+            and not each.flags & SYNC_OF_A_FOLDER
+            and log.role_of(each) not in POINTING_ROLES
+        )
+    )
 
 
 def _planned(recording: Recording, model: str, seed: int, forgets_folders: bool) -> list[PlannedState]:

@@ -16,6 +16,7 @@ from crashlab.judging.judge import JudgedState, judge_states
 from crashlab.judging.verdict import Verdict
 from crashlab.models import MODELS
 from crashlab.recording.record import RecordPlan
+from crashlab.states.double import DOUBLE
 from crashlab.subject import Subject
 from crashlab.validate import Lab, plan_all
 from knobs.contract import Contract
@@ -52,20 +53,27 @@ class EngineLimits:
             return replace(evidence, limits=_limits(verdict.counted, self._contract)).under(self._terms)
         if self._found is None:
             try:
-                self._found = self._look(safest, [name for name in verdict.models if MODELS[name].draws])
+                self._found = self._look(safest, verdict)
             except Undecided as error:
                 self._lab.say(f"limits of the engine are not known: {error}")
                 return verdict
         return replace(evidence, limits=self._found).under(self._terms)
 
-    def _look(self, safest: Subject, models: Sequence[str]) -> list[EngineLimit]:
+    def _look(self, safest: Subject, verdict: CrashVerdict) -> list[EngineLimit]:
+        models = [name for name in verdict.models if name != DOUBLE and MODELS[name].draws]
+        is_double = any(state.planned.group == DOUBLE for state in _broken(verdict))
         self._lab.say(f"looking whether the engine's safest settings survive {', '.join(models)}")
         quiet = replace(self._lab, advance=lambda: None)
         folder = quiet.scratch.folder(quiet.data, "limits")
         try:
             recording = quiet.record(safest, self._contract, self._plan, folder / "recording", self._seed)
-            planned = plan_all(recording, dict.fromkeys(models, safest.engine.limit_states), self._seed)
+            wanted = safest.engine.limit_states
+            planned = plan_all(recording, dict.fromkeys(models, wanted), self._seed)
             recovered = quiet.recover(recording, safest, planned)
+            if is_double:
+                recovered += quiet.crash_again(
+                    recording, safest, self._contract, recovered, wanted, self._seed
+                )
             return _limits(list(judge_states(recording, recovered, self._contract)), self._contract)
         finally:
             quiet.scratch.remove(folder)
@@ -75,8 +83,12 @@ def _hangs_on_draws(verdict: CrashVerdict) -> bool:
     """Whether the contract is broken by nothing but states whose survivors are drawn."""
     if verdict.kill is not None and verdict.kill.verdict is Verdict.BROKEN:
         return False
-    broken = [state for state in verdict.counted if state.judgement.verdict is Verdict.BROKEN]
-    return bool(broken) and all(MODELS[state.planned.model].draws for state in broken)
+    broken = _broken(verdict)
+    return bool(broken) and all(state.planned.draws for state in broken)
+
+
+def _broken(verdict: CrashVerdict) -> list[JudgedState]:
+    return [state for state in verdict.counted if state.judgement.verdict is Verdict.BROKEN]
 
 
 def _safest(subject: Subject, contract: Contract) -> Subject:
@@ -87,8 +99,8 @@ def _safest(subject: Subject, contract: Contract) -> Subject:
 def _limits(states: Sequence[JudgedState], contract: Contract) -> list[EngineLimit]:
     """What states of the safest settings say of each model that breaks."""
     found = []
-    for model in dict.fromkeys(state.planned.model for state in states if MODELS[state.planned.model].draws):
-        judged = [state for state in states if state.planned.model == model]
+    for model in dict.fromkeys(state.planned.group for state in states if state.planned.draws):
+        judged = [state for state in states if state.planned.group == model and state.planned.draws]
         broken = [state for state in judged if state.judgement.verdict is Verdict.BROKEN]
         if broken:
             first = broken[0]

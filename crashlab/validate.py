@@ -16,8 +16,10 @@ from crashlab.recording.record import RecordPlan, record
 from crashlab.recording.recorded import Recording
 from crashlab.recording.recorder import Recorder
 from crashlab.reopen import missing_after_reopen
+from crashlab.states.double import DOUBLE, State
 from crashlab.states.plan import PlannedState, plan_states
 from crashlab.subject import Subject
+from crashlab.twice import firsts_of, record_and_plan
 from engines.scratch import Scratch
 from knobs.contract import Contract
 
@@ -33,15 +35,16 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class CrashPlan:
-    """How deep to look: crash states by model, and the two runs' sizes."""
+    """How deep to look: crash states by model, the two runs' sizes, and how many states more are double."""
 
     states: dict[str, int]
     measure: MeasurePlan = field(default_factory=MeasurePlan)
     record: RecordPlan = field(default_factory=RecordPlan)
+    double: int = 0
 
     @property
     def total_states(self) -> int:
-        return sum(self.states.values())
+        return sum(self.states.values()) + self.double
 
 
 def split_states(models: Collection[str], total: int, metadata: Metadata = "ordered") -> dict[str, int]:
@@ -104,10 +107,38 @@ class Lab:
             self.scratch.remove(work)
 
     def recover(
-        self, recording: Recording, subject: Subject, planned: Sequence[PlannedState]
+        self, recording: Recording, subject: Subject, planned: Sequence[State]
     ) -> list[RecoveredState]:
         """Rebuild and recover planned states of a recording."""
         return recover_states(recording, _small(subject), planned, self.scratch, self.data, self.advance)
+
+    def crash_again(
+        self,
+        recording: Recording,
+        subject: Subject,
+        contract: Contract,
+        recovered: Sequence[RecoveredState],
+        states: int,
+        seed: int,
+    ) -> list[RecoveredState]:
+        """Crash the recoveries of some of these states, in so many double states in all; none
+        where the contract holds in none of them."""
+        firsts = firsts_of(recording, recovered, contract, states)
+        if not firsts:
+            return []
+        models = list(dict.fromkeys(state.planned.model for state in recovered))
+        planned = record_and_plan(
+            recording,
+            _small(subject),
+            firsts,
+            models,
+            states,
+            seed,
+            self.scratch,
+            self.recorder,
+            self.data,
+        )
+        return self.recover(recording, subject, planned)
 
 
 def validate(
@@ -118,12 +149,15 @@ def validate(
     lab.say(f"measuring for {plan.measure.measure_s:g} s, then SIGKILL while the load runs")
     killed = lab.measure(subject, plan.measure, seed)
     lab.say("controls: one lossy and one honest run for the kill and for each crash model")
-    controls = lab.controls(subject, list(plan.states), seed)
+    controls = lab.controls(subject, [*plan.states, *([DOUBLE] if plan.double else [])], seed)
     lab.say(f"recording {plan.record.operations} operations")
     recording = lab.record(subject, contract, plan.record, folder / "recording", seed)
     planned = plan_all(recording, plan.states, seed)
     lab.say(f"recovering {len(planned)} crash states")
     states = lab.recover(recording, subject, planned)
+    if plan.double:
+        lab.say(f"crashing recoveries too, in {plan.double} of the states")
+        states += lab.crash_again(recording, subject, contract, states, plan.double, seed)
     return CrashEvidence(killed, recording, states, controls)
 
 

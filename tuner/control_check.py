@@ -7,6 +7,7 @@ from pathlib import Path
 
 from crashlab.controls import run_controls
 from crashlab.preload.recorder import PreloadRecorder
+from crashlab.states.double import DOUBLE
 from crashlab.subject import Subject
 from engines.scratch import Scratch
 from engines.supervisor import Supervisor
@@ -52,7 +53,7 @@ def _of_engine(engine_kind: Kind, look: Look) -> Iterable[Check]:
             engine = chosen.engine.bound(scratch, supervisor, folder)
             subject = Subject(engine, registry.find(engine.control_workload, supervisor))
             found = run_controls(
-                subject, PreloadRecorder(), list(engine.controls), scratch, folder, CONTROL_SEED
+                subject, PreloadRecorder(), [*engine.controls, DOUBLE], scratch, folder, CONTROL_SEED
             )
     except DuratuneError as error:
         yield Check(f"{label}controls", "lacks", str(error), error.hint)

@@ -112,6 +112,15 @@ def not_recovered(stage: str, error: str) -> Recovered:
     return Recovered(False, stage, error, 0.0, nothing, nothing)
 
 
+@dataclass(frozen=True)
+class Reopening:
+    """One recovery with the candidate's settings alone: what was read then (nothing with neutral ones), and
+    the processes of the engine that were known when it ended."""
+
+    recovered: Recovered
+    pids: tuple[int, ...]
+
+
 class Run(Protocol):
     """A load that is running."""
 
@@ -158,6 +167,12 @@ class Verifier(Protocol[LaunchT]):
 
         One that takes longer than the deadline is not recovered, which is no error. Where its data files are
         the base's own (not ``is_touched``) what is slow and looks at those alone may be left out.
+        """
+
+    def reopen(self, launch: LaunchT, deadline_s: float, environment: Mapping[str, str]) -> Reopening:
+        """Recover it as the application would, syncs and all, read it once, and end it.
+
+        ``environment`` is added to that of the engine's processes.
         """
 
     def __enter__(self) -> Self: ...

@@ -43,7 +43,7 @@ class DiskStage:
         self._disk.stop()
         is_full = WriteLog.read(self._log).full
         WriteLog.compact(self._log, self._staging.folder / LOG_NAME)
-        faults = log_faults(self._staging.folder, self._disk.content, self._staging.shared)
+        faults = log_faults(self._staging.folder, self._disk.content, self._staging.places.shared)
         if is_full:
             faults.append("the disk's write log was full, and the disk was cut off from then on")
         self._stack.enter_context(self._disk.at_rest())
@@ -56,14 +56,14 @@ def disk_stage(
 ) -> Iterator[DiskStage]:
     """A stage on a new virtual disk that holds the database."""
     with ExitStack() as stack:
-        disk = VirtualDisk(staging.live, staging.shared, kind, options)
+        disk = VirtualDisk(staging.places.live, staging.places.shared, kind, options)
         image = staging.folder / BASE_NAME
-        at = staging.live / "filling"
+        at = staging.places.live / "filling"
         at.mkdir()
         make_base(FILE_SYSTEMS[kind], staging.base, image, at)
-        log = staging.shared / LOG_NAME
+        log = staging.places.shared / LOG_NAME
         WriteLog.create(log, DISK_LOG_SHARE * staging.log_bytes)
         stack.callback(disk.stop)
-        recorded = environment(disk.content.parent, log, staging.ledger)
-        disk.start(image, recorded, staging.shared / "server.log", watcher)
+        recorded = environment(disk.content.parent, log, staging.places.ledger)
+        disk.start(image, recorded, staging.places.shared / "server.log", watcher)
         yield DiskStage(disk, log, staging, f"{kind} {options}".strip(), stack)

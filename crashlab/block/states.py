@@ -10,7 +10,7 @@ from pathlib import Path
 from crashlab.block.disk_log import BASE_NAME, CONTENT
 from crashlab.block.virtual_disk import mounted
 from crashlab.copying import copy_sparse
-from crashlab.recording.stage import DATABASE_FOLDER
+from crashlab.recording.places import DATABASE_FOLDER
 from crashlab.states.disk import Image
 from knobs.errors import Undecided
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from crashlab.block.file_system import FILE_SYSTEMS, FileSystemKind
 from crashlab.block.server import DISK_NAME
 from crashlab.copying import copy_sparse
-from crashlab.recording.stage import DATABASE_FOLDER
+from crashlab.recording.places import DATABASE_FOLDER
 from engines import mounting
 from engines.process import Child, LaunchSpec, Watcher
 from knobs.errors import Undecided

@@ -19,6 +19,7 @@ from crashlab.kill import KilledRun
 from crashlab.models import MODELS
 from crashlab.models.names import Metadata
 from crashlab.recording.recorded import Recording
+from crashlab.states.double import DOUBLE
 from knobs.contract import Contract
 
 CONFIDENCE = 0.95
@@ -55,8 +56,8 @@ class EngineLimit:
         class."""
         return (
             self.contract == str(contract)
-            and MODELS[self.model].draws
-            and MODELS[state.planned.model].draws
+            and (self.model == DOUBLE or MODELS[self.model].draws)
+            and state.planned.draws
             and state.judgement.verdict is Verdict.BROKEN
             and set(state.judgement.reasons) <= set(self.reasons)
         )
@@ -182,11 +183,11 @@ class CrashVerdict:
 
     @property
     def models(self) -> dict[str, ModelSummary]:
-        """The models that states were judged for."""
+        """The models that states were judged for; double states are one, whatever theirs are."""
         return {
-            name: _model_summary([state for state in self.states if state.planned.model == name])
-            for name in MODELS
-            if any(state.planned.model == name for state in self.states)
+            name: _model_summary(judged)
+            for name in (*MODELS, DOUBLE)
+            if (judged := [state for state in self.states if state.planned.group == name])
         }
 
     @property
@@ -242,7 +243,7 @@ def _held(state: JudgedState) -> bool:
 
 
 def _aside(state: JudgedState, terms: Terms, limits: Sequence[EngineLimit]) -> Aside:
-    if MODELS[state.planned.model].metadata == "posix" and terms.metadata != "posix":
+    if state.planned.metadata == "posix" and terms.metadata != "posix":
         return "posix"
     return "engine-limit" if any(limit.covers(state, terms.contract) for limit in limits) else ""
 

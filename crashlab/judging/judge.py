@@ -13,27 +13,26 @@ import os
 import shutil
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from crashlab.block.states import DiskStates, NotMounted
+from crashlab.block.states import NotMounted
 from crashlab.judging.audit import Disagreement, disagreement
 from crashlab.judging.oracle import Cut, History, judge
 from crashlab.judging.verdict import CrashKind, Judgement, Reason, Verdict, worst
-from crashlab.models import MODELS
 from crashlab.recording.recorded import Recording
-from crashlab.states.materialise import Materialiser
+from crashlab.recording.recovery import RecordedRecovery
+from crashlab.states.builder import Builder
+from crashlab.states.double import DoubleState, State
 from crashlab.states.plan import PlannedState
 from crashlab.subject import Subject
+from crashlab.workers import shared_out, workers_at_most
 from engines.scratch import SHARED_MEMORY_FOLDER, Scratch, remove_tree
 from knobs.contract import Contract
 from workloads.workload import Recovered, Verifier, not_recovered
 
 RECOVERY_DEADLINE_S = 60.0
-DATA_ROLES = ("table", "relation", "transactions", "control")
 COPIES_IN_MEMORY = 2
 """A state, and what recovery adds to it."""
 FREE_BYTES_MIN = 64 << 20
@@ -47,11 +46,15 @@ _LACKS_OF_THE_MACHINE = tuple(
 
 @dataclass(frozen=True)
 class RecoveredState:
-    """What the engine made of one planned state; ``failure`` where the lab could not tell."""
+    """What the engine made of one planned state; ``failure`` where the lab could not tell.
 
-    planned: PlannedState
+    ``log_bytes`` is what recovery replayed where the engine tells it, else what the logs held.
+    """
+
+    planned: State
     recovered: Recovered | None
     failure: str = ""
+    log_bytes: int = 0
 
 
 Aside = Literal["", "posix", "engine-limit"]
@@ -63,7 +66,7 @@ engine's own safest settings do not survive."""
 class JudgedState:
     """One state's judgement, how it stands to the audit (`synced` states only), and why it does not count."""
 
-    planned: PlannedState
+    planned: State
     judgement: Judgement
     recovery_s: float
     disagreement: Disagreement | None = None
@@ -72,29 +75,33 @@ class JudgedState:
 
     @property
     def crash(self) -> CrashKind:
-        return MODELS[self.planned.model].crash
+        return self.planned.crash
 
 
 def recover_states(
     recording: Recording,
     subject: Subject,
-    planned: Sequence[PlannedState],
+    planned: Sequence[State],
     scratch: Scratch,
     parent: Path,
     advance: Callable[[], None] = lambda: None,
+    again: Callable[[RecordedRecovery], RecordedRecovery] = lambda log: log,
 ) -> list[RecoveredState]:
     """Rebuild and recover every planned state, `workers_at_most` at a time.
 
-    ``parent`` takes the scratch folder, unless the engine's states are built in memory and there is room.
+    ``parent`` takes the scratch folder, unless the engine's states are built in memory and there is room. The
+    recoveries of double states are recorded already (crashlab/recording/recovery.py, which raises where they
+    are not); ``again`` says as what their logs are taken: a control plants a fault by it.
     """
-    base = recording.folder / "base"
+    base = recording.base
     base_bytes = sum(path.stat().st_size for path in base.rglob("*") if path.is_file())
-    needed = workers_at_most() * (base_bytes + recording.facts.log_bytes)
+    firsts = {state.first for state in planned if isinstance(state, DoubleState)}
+    needed = (workers_at_most() + len(firsts)) * (base_bytes + recording.facts.log_bytes)
     work = scratch.folder(place_for(subject, needed, parent), "states")
     if subject.engine.runs_as is not None:
         work.chmod(0o711)
     try:
-        return _Recoverer(recording, subject, work, advance).recover(planned)
+        return _Recoverer(recording, subject, work, advance, again).recover(planned)
     finally:
         scratch.remove(work)
 
@@ -108,83 +115,106 @@ def place_for(subject: Subject, needed_bytes: int, parent: Path) -> Path:
     return SHARED_MEMORY_FOLDER if has_room else parent
 
 
-def workers_at_most() -> int:
-    """How many states are recovered at a time: one more than there are cores, for each waits now and then for
-    its engine to start or to stop."""
-    return (os.cpu_count() or 1) + 1
+@dataclass(frozen=True)
+class _Task:
+    """One state to recover: what builds it, and as which state of that builder's log. ``failure`` where
+    nothing can be built."""
+
+    state: State
+    source: str
+    builder: Builder | None
+    built_as: PlannedState
+    failure: str = ""
 
 
 class _Recoverer:
     def __init__(
-        self, recording: Recording, subject: Subject, work: Path, advance: Callable[[], None]
+        self,
+        recording: Recording,
+        subject: Subject,
+        work: Path,
+        advance: Callable[[], None],
+        again: Callable[[RecordedRecovery], RecordedRecovery] = lambda log: log,
     ) -> None:
         self._recording = recording
         self._subject = subject
         self._work = work
         self._advance = advance
+        self._again = again
         self._is_given_up = threading.Event()
-        (work / "pool").mkdir()
-        base, facts = recording.folder / "base", recording.facts
-        self._files = Materialiser(work / "pool", base, recording.reader)
-        self._disks = DiskStates(recording.folder, facts.file_system) if facts.file_system else None
+        self._builder = Builder(recording, work / "pool")
 
-    def recover(self, planned: Sequence[PlannedState]) -> list[RecoveredState]:
-        workers = max(1, min(len(planned), workers_at_most()))
-        # What is read lazily is read here, once, and not by two threads at the same time.
-        _ = self._recording.horizons
-        with ThreadPoolExecutor(workers) as pool:
-            try:
-                shares = [
-                    pool.submit(self._worker, planned[share::workers], share) for share in range(workers)
-                ]
-                found = {
-                    state.planned.id: state for share in as_completed(shares) for state in share.result()
-                }
-            except BaseException:
-                # An interrupt, mostly: leaving the pool waits for its workers, so these end with their state.
-                self._is_given_up.set()
-                raise
+    def recover(self, planned: Sequence[State]) -> list[RecoveredState]:
+        tasks = self._tasks(planned)
+        found = {state.planned.id: state for state in shared_out(tasks, self._worker, self._is_given_up)}
         return [found[state.id] for state in planned]
 
-    def _worker(self, planned: Sequence[PlannedState], number: int) -> list[RecoveredState]:
+    def _tasks(self, planned: Sequence[State]) -> list[_Task]:
+        """The states in order of what builds them: the run's log, and that of each first one's recovery."""
+        singles = [
+            _Task(state, "", self._builder, state) for state in planned if isinstance(state, PlannedState)
+        ]
+        doubles = [state for state in planned if isinstance(state, DoubleState)]
+        for number, first in enumerate(dict.fromkeys(state.first for state in doubles)):
+            builder, failure = self._of_recovery(first, self._work / f"first-{number}")
+            singles += [
+                _Task(state, first.id, builder, state.second, failure)
+                for state in doubles
+                if state.first == first
+            ]
+        return singles
+
+    def _of_recovery(self, first: PlannedState, folder: Path) -> tuple[Builder | None, str]:
+        """What builds states of the recovery from a first one; or why its log decides nothing."""
+        base = self._builder.build(first, folder).database
+        recovery = self._again(RecordedRecovery(self._recording, first, base))
+        if not recovery.believable:
+            return None, f"the recovery from {first.id}: {recovery.disbelief}"
+        return Builder(recovery, folder / "pool", base_is_touched=True), ""
+
+    def _worker(self, tasks: Sequence[_Task], number: int) -> list[RecoveredState]:
         folder = self._work / f"worker-{number}"
         folder.mkdir()
-        states, target = [], folder / "state"
+        states, target, source = [], folder / "state", ""
         with self._subject.workload.verifier(folder) as verifier:
-            for state in planned:
+            for task in tasks:
                 if self._is_given_up.is_set():
                     break
-                try:
-                    recovered = recover_patiently(partial(self._attempt, verifier, state, folder, target))
-                    states.append(RecoveredState(state, recovered, lack_of_room(recovered, folder)))
-                except Exception as error:  # an exception inside a judgement is UNKNOWN, with its words kept
-                    states.append(RecoveredState(state, None, f"{type(error).__name__}: {error}"))
-                    # What is left of it is not to be made over: something may still be at work there.
+                if task.source != source:
+                    # What another builder has made is not to be made over.
                     remove_tree(target)
-                finally:
-                    self._advance()
+                    source = task.source
+                states.append(self._recovered(verifier, task, folder, target))
+                self._advance()
         remove_tree(target)
         return states
 
-    def _attempt(self, verifier: Verifier[Any], state: PlannedState, folder: Path, target: Path) -> Recovered:
-        """Build the state anew, over the one before, and recover it."""
-        recording = self._recording
-        model = MODELS[state.model]
-        image = recording.image(model, state.position, state.seed)
-        launch = self._subject.launch(folder)
-        if self._disks is not None and model.crash == "power-cut":
-            remove_tree(target)
+    def _recovered(self, verifier: Verifier[Any], task: _Task, folder: Path, target: Path) -> RecoveredState:
+        if task.builder is None:
+            return RecoveredState(task.state, None, task.failure)
+        log_bytes = 0
+
+        def attempt() -> Recovered:
+            """Build the state anew, over the one before, and recover it."""
+            nonlocal log_bytes
+            assert task.builder is not None, "what cannot be built is not tried"
             try:
-                with self._disks.built(image, target) as database:
-                    return verifier.verify(launch.at(database), RECOVERY_DEADLINE_S)
+                with task.builder.built(task.built_as, target) as built:
+                    log_bytes = built.log_bytes
+                    launch = self._subject.launch(folder).at(built.database)
+                    return verifier.verify(launch, RECOVERY_DEADLINE_S, is_touched=built.is_touched)
             except NotMounted as error:
                 return not_recovered("mount", str(error))
-        is_touched = any(
-            not file.untouched and recording.reader.role(path) in DATA_ROLES
-            for path, file in image.files.items()
-        )
-        database = self._files.build(image, target)
-        return verifier.verify(launch.at(database), RECOVERY_DEADLINE_S, is_touched=is_touched)
+
+        try:
+            recovered = recover_patiently(attempt)
+            if recovered.redo is not None:
+                log_bytes = recovered.redo.log_bytes
+            return RecoveredState(task.state, recovered, lack_of_room(recovered, folder), log_bytes)
+        except Exception as error:  # an exception inside a judgement is UNKNOWN, with its words kept
+            # What is left of it is not to be made over: something may still be at work there.
+            remove_tree(target)
+            return RecoveredState(task.state, None, f"{type(error).__name__}: {error}")
 
 
 def recover_patiently(attempt: Callable[[], Recovered]) -> Recovered:
@@ -219,9 +249,8 @@ def _judge_state(recording: Recording, state: RecoveredState, contract: Contract
         return JudgedState(planned, Judgement.unknown(recording.disbelief), 0.0)
     if state.recovered is None or state.failure:
         return JudgedState(planned, Judgement.unknown(state.failure), 0.0)
-    crash = MODELS[planned.model].crash
     cut = recording.cut(planned.position)
-    judgement = judge_recovered(recording.history, state.recovered, cut, contract, crash)
+    judgement = judge_recovered(recording.history, state.recovered, cut, contract, planned.crash)
     against_audit = None
     if planned.model == "synced" and state.recovered.recovered:
         against_audit = disagreement(

@@ -20,6 +20,7 @@ from crashlab.judging.verdict import CrashKind
 from crashlab.models.cache import CacheModel
 from crashlab.models.names import Metadata
 from crashlab.models.partial import PartialModel
+from crashlab.models.survivors import Reach
 from crashlab.models.synced import SyncedModel
 from crashlab.states.disk import Disk, Image
 from crashlab.states.horizon import Horizons
@@ -49,9 +50,9 @@ class CrashModel(Protocol):
         """Whether it adds survivors by a draw, which asks more of an engine than some promise."""
         ...
 
-    def telling_seeds(self, position: int, seed: int) -> tuple[int, ...]:
-        """Seeds at or after this one whose draws tell most at the position, best first; the same where
-        nothing is drawn that could hide damage."""
+    def telling_seeds(self, position: int, seed: int, names: Reach = "least") -> tuple[int, ...]:
+        """Seeds at or after this one whose draws tell most at the position, best first, and whose names come
+        that far; the same where nothing is drawn that could hide damage."""
         ...
 
     def image(self, disk: Disk, horizons: Horizons, position: int, seed: int) -> Image:

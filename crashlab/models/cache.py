@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from crashlab.judging.verdict import CrashKind
 from crashlab.models.names import Metadata
+from crashlab.models.survivors import Reach
 from crashlab.recording.write_log import Operation
 from crashlab.states.disk import Disk, File, Image, NameChange, Surviving, build_image
 from crashlab.states.horizon import Horizons
@@ -29,9 +30,9 @@ class CacheModel:
     tears: bool = False
     draws: bool = False
 
-    def telling_seeds(self, position: int, seed: int) -> tuple[int, ...]:
+    def telling_seeds(self, position: int, seed: int, names: Reach = "least") -> tuple[int, ...]:
         """The seed itself."""
-        del position
+        del position, names
         return (seed,)
 
     def image(self, disk: Disk, horizons: Horizons, position: int, seed: int) -> Image:

@@ -21,7 +21,7 @@ from itertools import count
 from crashlab.judging.verdict import CrashKind
 from crashlab.models.covering import changes_before
 from crashlab.models.names import Metadata, surviving_names
-from crashlab.models.survivors import KEPT, How, Scope, Unit, chosen
+from crashlab.models.survivors import KEPT, How, Reach, Scope, Unit, chosen
 from crashlab.recording.write_log import Kind, Operation
 from crashlab.states.disk import (
     Disk,
@@ -54,10 +54,10 @@ class PartialModel:
         """Whether a part of a write may survive."""
         return self.unit_bytes > 0
 
-    def telling_seeds(self, position: int, seed: int) -> tuple[int, ...]:
+    def telling_seeds(self, position: int, seed: int, names: Reach = "least") -> tuple[int, ...]:
         """The first seeds from this one on that keep half of everything uncovered, wherever it lies; that
-        lose exactly one piece; that keep exactly one; and that keep half of the files. No more names are
-        there than must be."""
+        lose exactly one piece; that keep exactly one; and that keep half of the files. Names come as far as
+        ``names`` says, by default no further than they must."""
         smallest: Scope = "unit" if self.tears else "write"
 
         def first(scope: Scope, share: float | None = None) -> int:
@@ -65,7 +65,7 @@ class PartialModel:
                 each
                 for each in count(seed)
                 if (how := self.how(position, each)).scope == scope
-                and how.names == "least"
+                and how.names == names
                 and share in (None, how.share)
             )
 

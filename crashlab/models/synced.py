@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from crashlab.judging.verdict import CrashKind
 from crashlab.models.covering import changes_before
 from crashlab.models.names import Metadata, surviving_names
+from crashlab.models.survivors import Reach
 from crashlab.states.disk import Disk, File, Image, Surviving, build_image
 from crashlab.states.horizon import Horizons
 
@@ -27,9 +28,9 @@ class SyncedModel:
     tears: bool = False
     draws: bool = False
 
-    def telling_seeds(self, position: int, seed: int) -> tuple[int, ...]:
+    def telling_seeds(self, position: int, seed: int, names: Reach = "least") -> tuple[int, ...]:
         """The seed itself."""
-        del position
+        del position, names
         return (seed,)
 
     def image(self, disk: Disk, horizons: Horizons, position: int, seed: int) -> Image:

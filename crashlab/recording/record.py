@@ -17,17 +17,16 @@ from typing import Any
 
 import numpy as np
 
-from crashlab.copying import LEFT_OUT, clone_folder, copy_sparse
-from crashlab.preload.access import opened_to
+from crashlab.copying import clone_folder, copy_sparse
 from crashlab.recording import belief
 from crashlab.recording.belief import Witness
 from crashlab.recording.check import SyncCount
+from crashlab.recording.places import DATABASE_FOLDER, inodes_below, recording_places
 from crashlab.recording.recorded import Facts, Recording, save_owners
 from crashlab.recording.recorder import Recorder
-from crashlab.recording.stage import DATABASE_FOLDER, Staging
+from crashlab.recording.stage import Staging
 from crashlab.recording.write_log import BLOCK_BYTES, WriteLog
 from crashlab.subject import Subject
-from engines.engine import LogReader
 from engines.process import DeadlinePassed
 from engines.scratch import SHARED_MEMORY_FOLDER, Scratch
 from knobs.errors import Undecided
@@ -77,32 +76,23 @@ def record(
     """
     folder.mkdir()
     clone_folder(base, folder / "base", subject.engine.log_reader)
-    shared = scratch.folder(SHARED_MEMORY_FOLDER, "record")
-    live = scratch.folder(parent or folder, "live")
-    if subject.engine.runs_as is not None:
-        live.chmod(0o711)
-    log_room = _log_bytes(plan)
-    staging = Staging(base, live, shared, folder, shared / "ledger", log_room)
-    try:
+    with recording_places(subject.engine, scratch, parent or folder) as places:
+        staging = Staging(base, places, folder, log_room_bytes(plan.log_bytes))
         _record_into(subject, staging, recorder, plan, seed)
-    finally:
-        scratch.remove(live)
-        scratch.remove(shared)
     return Recording(folder, subject.engine.log_reader)
 
 
 def _record_into(subject: Subject, staging: Staging, recorder: Recorder, plan: RecordPlan, seed: int) -> None:
     reader = subject.engine.log_reader
-    folder, shared, ledger_path = staging.folder, staging.shared, staging.ledger
-    log_path = shared / "write.log"
-    WriteLog.create(log_path, staging.log_bytes, ready_bytes=min(staging.log_bytes, LOG_READY_BYTES))
+    folder, places = staging.folder, staging.places
+    WriteLog.create(places.log, staging.log_bytes, ready_bytes=min(staging.log_bytes, LOG_READY_BYTES))
     with (
-        Ledger.create(ledger_path, subject.threads, _ledger_capacity(subject, plan)) as ledger,
+        Ledger.create(places.ledger, subject.threads, _ledger_capacity(subject, plan)) as ledger,
         recorder.stage(staging) as stage,
     ):
         root = stage.root
-        base_inodes, folder_inodes = _inodes(root, reader)
-        canary = recorder.run_canary(root, log_path, ledger_path)
+        base_inodes, folder_inodes = inodes_below(root, reader)
+        canary = recorder.run_canary(root, places.log, places.ledger)
         canary_position = ledger.position
         launch = subject.launch(folder).at(root / DATABASE_FOLDER)
         run_plan = Plan(
@@ -112,13 +102,9 @@ def _record_into(subject: Subject, staging: Staging, recorder: Recorder, plan: R
             target_per_s=plan.target_per_s,
             provoke=plan.provoke,
         )
-        environment = opened_to(
-            subject.engine.runs_as,
-            shared,
-            (log_path, ledger_path),
-            recorder.environment(root, log_path, ledger_path),
-        )
-        with subject.workload.start(launch, run_plan, shared, ledger_path, environment) as run:
+        recorded = recorder.environment(root, places.log, places.ledger)
+        environment = places.opened(subject.engine, recorded)
+        with subject.workload.start(launch, run_plan, places.shared, places.ledger, environment) as run:
             run.wait_for("opened", OPEN_DEADLINE_S)
             first_position = ledger.position
             awaited = await_recorded(run, ledger, plan)
@@ -128,8 +114,8 @@ def _record_into(subject: Subject, staging: Staging, recorder: Recorder, plan: R
             killed = run.kill()
             unlike = run.faults()
         sample = ledger.sync_sample()
-        log_bytes = WriteLog.compact(log_path, folder / "write.log")
-        copy_sparse(ledger_path, folder / "ledger")
+        log_bytes = WriteLog.compact(places.log, folder / "write.log")
+        copy_sparse(places.ledger, folder / "ledger")
         facts = Facts(
             engine=subject.engine.name,
             engine_version=subject.engine.version(),
@@ -167,20 +153,6 @@ def _record_into(subject: Subject, staging: Staging, recorder: Recorder, plan: R
         replace(facts, faults=tuple(found)).save(folder)
 
 
-def _inodes(root: Path, reader: LogReader) -> tuple[dict[str, int], dict[str, int]]:
-    """The inodes of the files and of the folders below the root, by path; what no copy holds is removed."""
-    files, folders = {}, {"": root.stat().st_ino}
-    for path in sorted(root.rglob("*")):
-        relative = path.relative_to(root).as_posix()
-        if not path.is_file():
-            folders[relative] = path.stat().st_ino
-        elif reader.role(relative) in LEFT_OUT:
-            path.unlink()
-        else:
-            files[relative] = path.stat().st_ino
-    return files, folders
-
-
 def _save_owners(subject: Subject, launch: Any, root: Path, folder: Path) -> None:
     """Keep what each transaction wrote, as the ledger notes it; where nobody has noted it, ask the tables of
     the live data, once recovered, which transaction wrote each row that is left.
@@ -206,13 +178,13 @@ def _save_owners(subject: Subject, launch: Any, root: Path, folder: Path) -> Non
     save_owners(folder, owners)
 
 
-def _log_bytes(plan: RecordPlan) -> int:
-    """The log's room: what is planned, but no more than half of what its file system has free.
+def log_room_bytes(wanted: int) -> int:
+    """A log's room: what is wanted, but no more than half of what its file system has free.
 
     A log that finds no page left would end the engine by SIGBUS; one that is full ends the load, and says so.
     """
     half = shutil.disk_usage(SHARED_MEMORY_FOLDER).free // 2
-    return min(plan.log_bytes, max(2, half // BLOCK_BYTES) * BLOCK_BYTES)
+    return min(wanted, max(2, half // BLOCK_BYTES) * BLOCK_BYTES)
 
 
 def _ledger_capacity(subject: Subject, plan: RecordPlan) -> int:

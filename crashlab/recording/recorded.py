@@ -20,7 +20,7 @@ from crashlab.judging.audit import Audit, audit_run
 from crashlab.judging.oracle import Cut, History
 from crashlab.judging.timeline import Timeline
 from crashlab.models import CrashModel
-from crashlab.recording.stage import DATABASE_FOLDER
+from crashlab.recording.places import DATABASE_FOLDER
 from crashlab.recording.write_log import Operation, WriteLog
 from crashlab.states.disk import BaseFile, Disk, Image
 from crashlab.states.horizon import Horizons
@@ -107,8 +107,8 @@ def load_owners(folder: Path) -> dict[int, list[tuple[int, int]]]:
     }
 
 
-class Recording:
-    """One recorded run, read from its folder as far as it is asked for."""
+class Logged:
+    """What was done to one base, by a believed log or not: read from its folder as far as it is asked for."""
 
     def __init__(
         self, folder: Path, reader: LogReader, leaves_out: Callable[[Operation], bool] = lambda _: False
@@ -116,12 +116,13 @@ class Recording:
         """``leaves_out`` says which operations are taken as never done: a control plants a fault by it."""
         self.folder = folder
         self.facts = Facts.load(folder)
-        self.reader = reader.bound(folder / "base", load_owners(folder))
+        self.reader = reader
         self._leaves_out = leaves_out
 
-    def without(self, leaves_out: Callable[[Operation], bool]) -> Recording:
-        """The same run as if these operations had never been done."""
-        return Recording(self.folder, self.reader, leaves_out)
+    @property
+    def base(self) -> Path:
+        """Where the files are kept that it began with."""
+        return self.folder / "base"
 
     @property
     def believable(self) -> bool:
@@ -140,7 +141,7 @@ class Recording:
     @cached_property
     def disk(self) -> Disk:
         base = [
-            BaseFile.kept(path, inode, self.folder / "base" / path.removeprefix(DATABASE_FOLDER + "/"))
+            BaseFile.kept(path, inode, self.base / path.removeprefix(DATABASE_FOLDER + "/"))
             for path, inode in self.facts.base_inodes.items()
         ]
         done = [each for each in self.log.operations if not self._leaves_out(each)]
@@ -174,6 +175,34 @@ class Recording:
     @cached_property
     def horizons(self) -> Horizons:
         return Horizons(self.disk)
+
+    @cached_property
+    def _roles(self) -> dict[str, FileRole]:
+        return {}
+
+    def role_of(self, operation: Operation) -> FileRole:
+        """The role of the file that an operation was about."""
+        path = operation.new_path or operation.path
+        if not path:
+            file = self.disk.file_of(operation)
+            path = self.disk.paths.get(file.number, "") if file else ""
+        if path not in self._roles:
+            self._roles[path] = self.reader.role(path)
+        return self._roles[path]
+
+
+class Recording(Logged):
+    """One recorded run: its log, and what its clients did meanwhile."""
+
+    def __init__(
+        self, folder: Path, reader: LogReader, leaves_out: Callable[[Operation], bool] = lambda _: False
+    ) -> None:
+        """``leaves_out`` as for any log."""
+        super().__init__(folder, reader.bound(folder / "base", load_owners(folder)), leaves_out)
+
+    def without(self, leaves_out: Callable[[Operation], bool]) -> Recording:
+        """The same run as if these operations had never been done."""
+        return Recording(self.folder, self.reader, leaves_out)
 
     @cached_property
     def history(self) -> History:
@@ -210,20 +239,6 @@ class Recording:
             self.facts.first_position,
             None if self.device is None else (self.device, self._device_horizons),
         )
-
-    @cached_property
-    def _roles(self) -> dict[str, FileRole]:
-        return {}
-
-    def role_of(self, operation: Operation) -> FileRole:
-        """The role of the file that an operation was about."""
-        path = operation.new_path or operation.path
-        if not path:
-            file = self.disk.file_of(operation)
-            path = self.disk.paths.get(file.number, "") if file else ""
-        if path not in self._roles:
-            self._roles[path] = self.reader.role(path)
-        return self._roles[path]
 
     def cut(self, position: int) -> Cut:
         """The crash at a position of this run."""

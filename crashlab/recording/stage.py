@@ -9,20 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-DATABASE_FOLDER = "db"
+from crashlab.recording.places import DATABASE_FOLDER, Places
 
 
 @dataclass(frozen=True)
 class Staging:
-    """What a stage is made of: the loaded database, which it takes; scratch folders for the live data (opened
-    for passing where the engine runs as somebody else) and in shared memory; the recording's own folder; the
-    ledger, whose counter gives positions; and the room for a write log."""
+    """What a stage is made of: the loaded database, which it takes; the places of the recording, where the
+    ledger is, whose counter gives positions; the recording's own folder; and the room for a write log."""
 
     base: Path
-    live: Path
-    shared: Path
+    places: Places
     folder: Path
-    ledger: Path
     log_bytes: int
 
 
@@ -64,7 +61,6 @@ class FolderStage:
 @contextmanager
 def folder_stage(staging: Staging) -> Iterator[FolderStage]:
     """A stage in the folder for live data itself."""
-    root = staging.live / "root"
-    root.mkdir(mode=0o755)
+    root = staging.places.make_root()
     shutil.move(staging.base, root / DATABASE_FOLDER)
     yield FolderStage(root)

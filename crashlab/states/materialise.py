@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from crashlab.copying import copy_file, link_or_copy
-from crashlab.recording.stage import DATABASE_FOLDER
+from crashlab.recording.places import DATABASE_FOLDER
 from crashlab.states.disk import FileImage, Image
 from engines.engine import LogReader
 

@@ -22,14 +22,16 @@ from typing import Literal
 
 from crashlab.judging.audit import Audit
 from crashlab.judging.timeline import Timeline
+from crashlab.judging.verdict import CrashKind
 from crashlab.models import MODELS
 from crashlab.models.covering import changes_before
+from crashlab.models.names import Metadata
 from crashlab.recording.write_log import Kind, Operation
 from crashlab.states.disk import CONTENT_CHANGES, NAME_CHANGES, SYNCS, Disk, File
 from crashlab.states.horizon import Horizons
 from engines.engine import FileRole
 
-Source = Literal["exposure", "unsynced", "logs", "event", "uniform"]
+Source = Literal["exposure", "unsynced", "logs", "event", "uniform", "recovery"]
 UNTOLD_ROLES = ("lock", "info-log", "cache")
 """Roles of files that recovery does not read: no moment is worth a state for them."""
 _TOLD = NAME_CHANGES | CONTENT_CHANGES | SYNCS
@@ -48,6 +50,26 @@ class PlannedState:
     @property
     def id(self) -> str:
         return f"{self.model}@{self.position}#{self.seed}"
+
+    @property
+    def group(self) -> str:
+        """Under which name it is summed up with others: its model's."""
+        return self.model
+
+    @property
+    def crash(self) -> CrashKind:
+        """What kind of crash leaves it."""
+        return MODELS[self.model].crash
+
+    @property
+    def draws(self) -> bool:
+        """Whether what survives in it is drawn."""
+        return MODELS[self.model].draws
+
+    @property
+    def metadata(self) -> Metadata:
+        """Which of the names survive in it."""
+        return MODELS[self.model].metadata
 
 
 @dataclass(frozen=True)

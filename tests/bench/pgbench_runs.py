@@ -15,8 +15,9 @@ from crashlab.block.recorder import BlockRecorder
 from crashlab.block.virtual_disk import make_base, mounted
 from crashlab.preload.access import opened_to
 from crashlab.preload.processes import ProcessList
+from crashlab.recording.places import DATABASE_FOLDER, Places
 from crashlab.recording.record import LOG_READY_BYTES
-from crashlab.recording.stage import DATABASE_FOLDER, Staging
+from crashlab.recording.stage import Staging
 from crashlab.recording.write_log import WriteLog
 from crashlab.subject import Subject
 from engines.postgresql.launch import PostgresqlLaunch
@@ -64,9 +65,9 @@ class PgbenchRuns:
             launch.adopt().sync()
             plan = Plan(self.subject.threads, seed, warmup_s=WARMUP_S, measure_s=self.seconds, ticker_ms=0)
             capacity = int(ENTRIES_PER_S * (WARMUP_S + self.seconds))
-            staging = Staging(base, folder, shared, folder, shared / "ledger", LOG_BYTES)
+            staging = Staging(base, Places(folder, shared), folder, LOG_BYTES)
             with (
-                Ledger.create(staging.ledger, self.subject.threads, capacity),
+                Ledger.create(staging.places.ledger, self.subject.threads, capacity),
                 self._stage(staging) as root,
                 workload.start(
                     launch.at(root / DATABASE_FOLDER), plan, folder, *self._recording(root, staging)
@@ -88,7 +89,7 @@ class PgbenchRuns:
     @contextlib.contextmanager
     def _stage(self, staging: Staging) -> Iterator[Path]:
         if self.disk == "journaled":
-            image, at = staging.live / "image", staging.live / "mount"
+            image, at = staging.places.live / "image", staging.places.live / "mount"
             at.mkdir()
             make_base(FILE_SYSTEMS["ext4"], staging.base, image, at)
             with mounted(image, "ext4", "", at):
@@ -103,17 +104,17 @@ class PgbenchRuns:
         """The ledger and the environment of the run."""
         if self.mode == "plain":
             return None, None
-        recorder, shared = self.place.lab.recorder, staging.shared
+        recorder, shared = self.place.lab.recorder, staging.places.shared
         if self.mode == "recorded":
             other = shared / "write.log"
             WriteLog.create(other, LOG_BYTES, ready_bytes=LOG_READY_BYTES)
-            environment = recorder.environment(root, other, staging.ledger)
+            environment = recorder.environment(root, other, staging.places.ledger)
         else:
             other = shared / "processes"
             ProcessList.create(other)
-            environment = recorder.acks_environment(staging.ledger, other)
+            environment = recorder.acks_environment(staging.places.ledger, other)
         runs_as = self.place.engine.runs_as
-        return staging.ledger, opened_to(runs_as, shared, (staging.ledger, other), environment)
+        return staging.places.ledger, opened_to(runs_as, shared, (staging.places.ledger, other), environment)
 
 
 def _cpu_s(pid: int) -> float:

@@ -11,10 +11,11 @@ from statistics import median
 
 import pytest
 
-from crashlab.judging.judge import judge_states, recover_states, workers_at_most
+from crashlab.judging.judge import judge_states, recover_states
 from crashlab.recording.record import RecordPlan, record
 from crashlab.recording.recorded import Recording
 from crashlab.validate import plan_all, split_states
+from crashlab.workers import workers_at_most
 from knobs.contract import Contract
 from knobs.errors import MachineLacks
 from knobs.native import missing

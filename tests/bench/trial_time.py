@@ -23,7 +23,7 @@ from tests.bench.figures import Figure
 from tests.crashlab_tests.runs import RIGHT
 from tuner.request import Request
 from tuner.search.trial import Reference, TrialPlan, TrialResult, TrialRunner
-from workloads.workload import Event, Plan, Recovered, Run, Verifier, Workload
+from workloads.workload import Event, Plan, Recovered, Reopening, Run, Verifier, Workload
 
 LOAD, MEASURED, RECORDED, RECOVERY = "load", "warm-up and measuring", "recorded run", "recovery"
 _UNREACHED_RATIO = 1e9
@@ -116,6 +116,10 @@ class WatchedVerifier:
     def verify(self, launch: Any, deadline_s: float, *, is_touched: bool = True) -> Recovered:
         with self.stopwatch.timing(RECOVERY):
             return self.verifier.verify(launch, deadline_s, is_touched=is_touched)
+
+    def reopen(self, launch: Any, deadline_s: float, environment: Mapping[str, str]) -> Reopening:
+        with self.stopwatch.timing(RECOVERY):
+            return self.verifier.reopen(launch, deadline_s, environment)
 
     def __enter__(self) -> Self:
         self.verifier.__enter__()

@@ -16,11 +16,11 @@ from crashlab.judging.judge import (
     judge_states,
     recover_patiently,
     recover_states,
-    workers_at_most,
 )
 from crashlab.judging.oracle import Cut
 from crashlab.judging.verdict import Verdict
 from crashlab.states.plan import PlannedState
+from crashlab.workers import workers_at_most
 from engines.scratch import SHARED_MEMORY_FOLDER, Scratch
 from knobs.contract import Contract
 from tests.crashlab_tests.histories import W, history, initial_rows, rows

@@ -70,6 +70,42 @@ def test_many_states_in_one_process(small: Small, crashed: Path, tmp_path: Path)
     assert not list(tmp_path.glob("verify-*"))
 
 
+def test_a_reopening_is_the_candidates_own_in_the_environment_that_is_given(
+    small: Small, crashed: Path, tmp_path: Path
+) -> None:
+    """One look instead of two, closed cleanly; what was warm before gets no part of the environment."""
+    launch, whole = clone(crashed, "again"), clone(crashed, "whole")
+    told = {"LD_DEBUG": "statistics", "LD_DEBUG_OUTPUT": str(tmp_path / "told")}
+    with small("a").verifier(tmp_path) as verifier:
+        before = verifier.verify(whole, DEADLINE_S)
+        reopening = verifier.reopen(launch, DEADLINE_S, told)
+        after = verifier.verify(clone(crashed, "after"), DEADLINE_S)
+    found = reopening.recovered
+    assert (found.recovered, found.stage, found.error) == (True, "", "")
+    assert np.array_equal(found.candidate, before.candidate)
+    assert np.array_equal(found.candidate, after.neutral)
+    assert len(found.neutral) == 0
+    driver, child = reopening.pids
+    assert driver != child
+    assert {path.name for path in tmp_path.glob("told.*")} <= {f"told.{driver}", f"told.{child}"}
+    assert (tmp_path / f"told.{driver}").exists()
+    # Each opening begins a MANIFEST; a verification's second look is one.
+    assert manifest_number(launch) < manifest_number(whole)
+    assert not list(tmp_path.glob("verify-*"))
+
+
+def manifest_number(launch: RocksdbLaunch) -> int:
+    return max(int(path.name.partition("-")[2]) for path in launch.database.glob("MANIFEST-*"))
+
+
+def test_a_reopening_that_fails_says_so(small: Small, crashed: Path, tmp_path: Path) -> None:
+    launch = clone(crashed, "bad")
+    (launch.database / "CURRENT").unlink()
+    with small("a").verifier(tmp_path) as verifier:
+        found = verifier.reopen(launch, DEADLINE_S, {}).recovered
+    assert (found.recovered, found.stage) == (False, "recover")
+
+
 def test_a_damaged_table_is_found(small: Small, crashed: Path, tmp_path: Path) -> None:
     launch = clone(crashed, "damaged")
     flip(tables(launch)[0], 100)

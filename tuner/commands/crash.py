@@ -19,6 +19,8 @@ from crashlab.limits import EngineLimits
 from crashlab.models import MODELS
 from crashlab.recording.record import RecordPlan
 from crashlab.recording.recorded import Recording
+from crashlab.recording.recovery import recovered_positions
+from crashlab.states.double import DoubleState, State, double_share
 from crashlab.states.plan import PlannedState
 from crashlab.validate import CrashPlan, validate
 from engines.lock import exclusive
@@ -71,6 +73,9 @@ def command(
     recorder: options.RecordedBy = "preload",
     file_system: options.DiskFileSystem = None,
     mount_options: options.MountOptions = None,
+    no_double: Annotated[
+        bool, typer.Option("--no-double", help="No state with a second crash, in the middle of a recovery.")
+    ] = False,
     replay: Annotated[
         str | None,
         typer.Option("--replay", metavar="STATE", help="Rebuild and judge one state of --study again."),
@@ -93,6 +98,7 @@ def command(
                 "--recorder": recorder != "preload",
                 "--file-system": file_system,
                 "--mount-options": mount_options,
+                "--no-double": no_double,
             },
         )
         return _replay(replay, asked, output)
@@ -107,10 +113,12 @@ def command(
             hint="duratune bench measures it without a verdict",
         )
     name = folders.default_name(asked.engine, request.workload.name, request.contract, "crash-")
+    double = 0 if no_double else double_share(states)
     plan = CrashPlan(
-        request.states(states),
+        request.states(states - double),
         MeasurePlan(measure_s=options.seconds(time), target_per_s=request.target_per_s),
         _record_plan(operations, request.target_per_s),
+        double,
     )
     folder = folders.for_one_run(asked.study, name)
     # A run that did not get to its document cannot be replayed: it leaves no folder behind.
@@ -199,13 +207,17 @@ def _replay(state: str, asked: Asked, output: Output) -> int:
     """Rebuild one state from log, position, model and seed, recover it and judge it again."""
     if asked.study is None:
         raise InvalidInput("--replay needs the folder of the run", where="--replay", hint="add --study DIR")
-    planned = parse_state(state)
+    planned = parse_any_state(state)
     with bound_to_recording(asked.study, asked, output.note) as found:
         lab, recording, request = found.lab, found.recording, found.request
         subject, wanted = request.subject(), request.contract
-        came_from = origin(request, lab.data, recorder=recording.facts.recorder, models=[planned.model])
-        _refuse_without_control(planned, request)
-        _refuse_outside(planned, recording)
+        came_from = origin(request, lab.data, recorder=recording.facts.recorder, models=[planned.group])
+        crashes = [planned.first, planned.second] if isinstance(planned, DoubleState) else [planned]
+        for crash in crashes:
+            _refuse_without_control(crash, request)
+        _refuse_outside(crashes[0], recording)
+        if isinstance(planned, DoubleState):
+            _refuse_unrecorded(planned, recording)
         recovered = lab.recover(recording, subject, [planned])
         evidence = CrashEvidence(None, recording, recovered, found.controls, found.limits)
         [judged] = evidence.under(wanted).states
@@ -287,6 +299,17 @@ def _refuse_outside(planned: PlannedState, recording: Recording) -> None:
         )
 
 
+def _refuse_unrecorded(planned: DoubleState, recording: Recording) -> None:
+    """Which recoveries are recorded the run has decided; of one that is not believed nothing is known."""
+    first, last = recovered_positions(recording, planned.first)
+    if last and not first < planned.second.position <= last:
+        raise InvalidInput(
+            f"the recovery from {planned.first.id} lies at the positions {first + 1} to {last}",
+            where=f"--replay {planned.id}",
+            hint="crash.json lists the states that were judged",
+        )
+
+
 def _first_lost(judgement: Judgement, found: Reopened) -> str:
     lost = judgement.first_lost
     if lost is None:
@@ -297,6 +320,12 @@ def _first_lost(judgement: Judgement, found: Reopened) -> str:
 def _name(recording: Recording, row: int) -> list[int]:
     history = recording.history
     return [int(history.client[row]), int(history.sequence[row])]
+
+
+def parse_any_state(text: str) -> State:
+    """Read a state, or two joined by `>`. Raises InvalidInput for anything else."""
+    first, double, second = text.partition(">")
+    return DoubleState(parse_state(first), parse_state(second)) if double else parse_state(first)
 
 
 def parse_state(text: str) -> PlannedState:

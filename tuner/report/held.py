@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from crashlab.judging.evidence import ModelSummary
+from crashlab.states.double import DOUBLE
 
 BOUND_STATES_MIN = 5
 """Uniform states of a model below which the 95 % bound, 1 - 0.05 ** (1 / n), is over 45 %."""
@@ -19,7 +20,8 @@ def spread(models: Mapping[str, ModelSummary]) -> str:
 
 def bound_lines(models: Mapping[str, ModelSummary], *, held: bool) -> list[str]:
     """For each model how large a share of the moments may still break the contract, where that says
-    something; where the verdict is HELD also of which models there were too few states for it."""
+    something; where the verdict is HELD also of which models there were too few states for it. Double crashes
+    are all aimed, and bound nothing."""
     lines, few = [], []
     for name, model in models.items():
         if model.broken_share_max is not None and model.uniform >= BOUND_STATES_MIN:
@@ -27,7 +29,7 @@ def bound_lines(models: Mapping[str, ModelSummary], *, held: bool) -> list[str]:
                 f"               {name}: all {model.uniform} states at moments drawn uniformly in time held; "
                 f"at most {100 * model.broken_share_max:.0f} % of the moments of such a run break it (95 %)"
             )
-        elif held and model.aside < model.states:
+        elif held and model.aside < model.states and name != DOUBLE:
             few.append(f"{name} {model.uniform}")
     if few:
         lines.append(

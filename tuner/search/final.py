@@ -18,6 +18,7 @@ from crashlab.judging.verdict import Verdict
 from crashlab.kill import MeasurePlan
 from crashlab.limits import EngineLimits
 from crashlab.recording.record import RecordPlan
+from crashlab.states.double import double_share
 from crashlab.validate import CrashPlan, Lab, validate
 from tuner.output import Output
 from tuner.request import Request
@@ -157,11 +158,13 @@ class Final:
         seed = (self._request.seed + WINNER_SEED_STEP * (trial.number + 1)) % SEEDS
         self._output.note(f"crashing trial {trial.number} once more, on a fresh run with seed {seed}")
         folder = self._lab.scratch.folder(self._folder.folder, "winner")
+        double = double_share(self._plan.winner_states)
         plan = CrashPlan(
-            self._request.states(self._plan.winner_states),
+            self._request.states(self._plan.winner_states - double),
             # The warm-up is that of `duratune crash`, by which the run can be repeated.
             MeasurePlan(measure_s=self._plan.trial.measure.measure_s),
             RecordPlan(),
+            double,
         )
         subject = self._request.subject(trial.settings)
         evidence = validate(subject, self._request.contract, plan, self._lab, folder, seed)

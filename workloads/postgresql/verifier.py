@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, Self
 
@@ -25,7 +25,7 @@ from engines.postgresql.session import ConnectionLost
 from engines.process import DeadlinePassed
 from knobs.errors import DuratuneError, Undecided
 from workloads.postgresql.preparation import LOST_S, POLL_S
-from workloads.workload import ROW, Recovered, Redo
+from workloads.workload import ROW, Recovered, Redo, Reopening
 
 NEUTRAL_START_DEADLINE_S = 60.0
 """For a cluster that was stopped cleanly; what the first start took of its own deadline is no reason."""
@@ -85,17 +85,9 @@ class PostgresqlVerifier:
         """
         # Only of the killed run it is asked how long its recovery may take later.
         images = 0 if self._is_hurried else integrity.page_image_bytes(launch.adopt())
-        ends_s = time.monotonic() + deadline_s
-        try:
-            server = (launch.hurried() if self._is_hurried else launch).start(deadline_s=deadline_s)
-        except DeadlinePassed:
-            return _not_back(f"not back within {deadline_s:g} s", deadline_s, is_late=True)
-        except (StartRefused, ServerDied) as error:
-            _refuse_the_machine(error)
-            words = (
-                "; ".join(error.lines) if isinstance(error, StartRefused) else f"{error.what}: {error.hint}"
-            )
-            return _not_back(words, deadline_s - (ends_s - time.monotonic()))
+        server = _started(launch.hurried() if self._is_hurried else launch, deadline_s)
+        if isinstance(server, Recovered):
+            return server
         checks = [ROWS]
         with server:
             recovery_s, redo = server.start_s, integrity.redo(server.messages())
@@ -142,6 +134,27 @@ class PostgresqlVerifier:
             redo=None if redo is None else Redo(*redo, images),
         )
 
+    def reopen(
+        self, launch: PostgresqlLaunch, deadline_s: float, environment: Mapping[str, str]
+    ) -> Reopening:
+        """Recover it with the syncs that the settings ask for, read it as the application would, and SIGKILL
+        every process of it: which those are is known only while they run.
+
+        Raises as `verify` does.
+        """
+        server = _started(launch, deadline_s, environment)
+        if isinstance(server, Recovered):
+            return Reopening(server, ())
+        with server:
+            reading = self._reader.read(server, "scan", is_whole=False)
+            if reading.faults:
+                _refuse_a_kill(server, LOST_S if reading.is_lost else 0.0)
+            killed = server.kill()
+        stage, words = next(iter(reading.faults), ("", ""))
+        nothing = np.empty(0, dtype=ROW)
+        recovered = Recovered(True, stage, words, server.start_s, reading.rows, nothing, checks=(ROWS,))
+        return Reopening(recovered, tuple(process.pid for process in killed.processes))
+
     def __enter__(self) -> Self:
         return self
 
@@ -151,6 +164,24 @@ class PostgresqlVerifier:
     def close(self) -> None:
         """Let go of what its reader keeps."""
         self._reader.close()
+
+
+def _started(
+    launch: PostgresqlLaunch, deadline_s: float, environment: Mapping[str, str] | None = None
+) -> Server | Recovered:
+    """The server once it has recovered, or how it did not come back.
+
+    Raises Undecided where the machine stands in its way.
+    """
+    began_s = time.monotonic()
+    try:
+        return launch.start(deadline_s=deadline_s, environment=lambda _: environment or {})
+    except DeadlinePassed:
+        return _not_back(f"not back within {deadline_s:g} s", deadline_s, is_late=True)
+    except (StartRefused, ServerDied) as error:
+        _refuse_the_machine(error)
+        words = "; ".join(error.lines) if isinstance(error, StartRefused) else f"{error.what}: {error.hint}"
+        return _not_back(words, time.monotonic() - began_s)
 
 
 def _stop(server: Server, reading: Reading) -> None:

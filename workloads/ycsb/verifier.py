@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from engines.process import Watcher
 from engines.rocksdb.launch import RocksdbLaunch
 from knobs.errors import DuratuneError, Undecided
 from workloads.postgresql.verifier import PostgresqlVerifier
-from workloads.workload import ROW, Recovered
+from workloads.workload import ROW, Recovered, Reopening
 from workloads.ycsb.driver import DriverProcess, lifeline, write_spec
 from workloads.ycsb.postgresql_reader import PostgresqlYcsbReader
 from workloads.ycsb.properties import Properties
@@ -45,6 +45,7 @@ class Verifier:
         self._watcher = watcher
         self._numbers = itertools.count()
         self._driver: DriverProcess | None = None
+        self._environment: Mapping[str, str] = _ENVIRONMENT
 
     def verify(self, launch: Any, deadline_s: float, *, is_touched: bool = True) -> Recovered:
         """Recover the database that ``launch`` names and read it back twice (see ``Recovered``).
@@ -54,22 +55,22 @@ class Verifier:
         """
         if isinstance(launch, PostgresqlLaunch):
             return self._postgresql.verify(launch, deadline_s, is_touched=is_touched)
-        number = next(self._numbers)
-        rows = {name: self._folder / f"verify-{number}.{name}" for name in ("candidate", "neutral")}
-        spec = self._folder / f"verify-{number}.spec"
-        write_spec(spec, self._spec(launch, rows))
-        ends_s = time.monotonic() + deadline_s
+        return self._look(launch, ("candidate", "neutral"), deadline_s).recovered
+
+    def reopen(self, launch: Any, deadline_s: float, environment: Mapping[str, str]) -> Reopening:
+        """Recover it as the application would and close it cleanly, in a driver with this environment.
+
+        Raises as `verify` does.
+        """
+        if isinstance(launch, PostgresqlLaunch):
+            return self._postgresql.reopen(launch, deadline_s, environment)
+        self.close()
+        self._environment = {**_ENVIRONMENT, **environment}
         try:
-            return self._verify(spec, rows, deadline_s)
-        except DuratuneError as error:
-            # Its protocol may be anywhere: the next state gets a new driver.
-            self.close()
-            if isinstance(error, Undecided) and time.monotonic() >= ends_s:
-                return _too_late(deadline_s)
-            raise
+            return self._look(launch, ("candidate",), deadline_s)
         finally:
-            for path in (spec, *rows.values()):
-                path.unlink(missing_ok=True)
+            self.close()
+            self._environment = _ENVIRONMENT
 
     def close(self) -> None:
         """End the drivers."""
@@ -84,25 +85,45 @@ class Verifier:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _verify(self, spec: Path, rows: Mapping[str, Path], deadline_s: float) -> Recovered:
+    def _look(self, launch: RocksdbLaunch, views: Sequence[str], deadline_s: float) -> Reopening:
+        """Recover it and read it in these views, of which the first is the candidate's."""
+        number = next(self._numbers)
+        rows = {name: self._folder / f"verify-{number}.{name}" for name in views}
+        spec = self._folder / f"verify-{number}.spec"
+        write_spec(spec, self._spec(launch, rows))
+        ends_s = time.monotonic() + deadline_s
+        try:
+            return self._ask(spec, rows, deadline_s)
+        except DuratuneError as error:
+            # Its protocol may be anywhere: the next state gets a new driver.
+            self.close()
+            if isinstance(error, Undecided) and time.monotonic() >= ends_s:
+                return Reopening(_too_late(deadline_s), ())
+            raise
+        finally:
+            for path in (spec, *rows.values()):
+                path.unlink(missing_ok=True)
+
+    def _ask(self, spec: Path, rows: Mapping[str, Path], deadline_s: float) -> Reopening:
         if self._driver is None:
             log = self._folder / "verify.log"
-            self._driver = DriverProcess("verify", "-", log, _ENVIRONMENT, self._watcher)
+            self._driver = DriverProcess("verify", "-", log, self._environment, self._watcher)
         self._driver.send(str(spec), _SEND_DEADLINE_S)
         event = self._driver.wait_for("verified", deadline_s)
         if event["spec"] != str(spec):
             raise Undecided(
                 f"the verifier answered for {event['spec']} instead of {spec}", where="duratune-ycsb"
             )
-        return Recovered(
+        recovered = Recovered(
             recovered=event["recovered"],
             stage=event["stage"],
             error=event["error"],
             recovery_s=event["recovery_s"],
             candidate=_read_rows(rows["candidate"]),
-            neutral=_read_rows(rows["neutral"]),
+            neutral=_read_rows(rows["neutral"]) if "neutral" in rows else _no_rows(),
             checks=CHECKS,
         )
+        return Reopening(recovered, (self._driver.pid, event["pid"]))
 
     def _spec(self, launch: RocksdbLaunch, rows: Mapping[str, Path]) -> dict[str, str]:
         spec = {f"rows.{name}": str(path) for name, path in rows.items()}

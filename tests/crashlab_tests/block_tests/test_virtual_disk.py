@@ -17,7 +17,7 @@ from crashlab.block.states import DiskStates, NotMounted
 from crashlab.block.virtual_disk import VirtualDisk, make_base
 from crashlab.models import MODELS
 from crashlab.preload.recorder import PreloadRecorder
-from crashlab.recording.stage import DATABASE_FOLDER
+from crashlab.recording.places import DATABASE_FOLDER
 from crashlab.recording.write_log import Kind, WriteLog
 from crashlab.states.disk import Disk
 from crashlab.states.horizon import Horizons

@@ -59,7 +59,7 @@ class Verification {
         settings_(RocksSettings::from_spec(spec)),
         names_(spec.text("insertorder", "hashed") == "hashed", spec.integer("zeropadding", 1, 0)),
         candidate_rows_(spec.require("rows.candidate")),
-        neutral_rows_(spec.require("rows.neutral")) {
+        neutral_rows_(spec.text("rows.neutral", "")) {
     spec.reject_unused();
     // The database is there; to refuse it for that would be no finding about the crash.
     settings_.options.error_if_exists = false;
@@ -67,7 +67,7 @@ class Verification {
 
   Finding run() {
     recover();
-    if (finding_.recovered) judge();
+    if (finding_.recovered && !neutral_rows_.empty()) judge();
     return finding_;
   }
 
@@ -165,9 +165,10 @@ class Verification {
   Finding finding_;
 };
 
-void emit_verified(const std::string& spec_path, const Finding& finding) {
+void emit_verified(const std::string& spec_path, const Finding& finding, pid_t pid) {
   emit(event("verified")
            .text("spec", spec_path)
+           .count("pid", static_cast<uint64_t>(pid))
            .truth("recovered", finding.recovered)
            .text("stage", finding.stage)
            .text("error", finding.error)
@@ -179,7 +180,7 @@ int verify_in_child(const std::string& spec_path, Progress& progress) {
   try {
     const Spec spec = Spec::from_file(spec_path);
     hold_lifeline(static_cast<int>(spec.integer("lifeline.fd", -1, -1)));
-    emit_verified(spec_path, Verification(spec, progress).run());
+    emit_verified(spec_path, Verification(spec, progress).run(), getpid());
     return 0;
   } catch (const Fault& fault) {
     emit(event("error").text("spec", spec_path).text("code", fault.code()).text("what", fault.what()).text(
@@ -211,7 +212,7 @@ void verify_state(const std::string& spec_path) {
     finding.stage = progress->stage[0] != '\0' ? progress->stage : "recover";
     finding.error = std::string("the engine ended by signal ") + std::to_string(WTERMSIG(status)) + " (" +
                     strsignal(WTERMSIG(status)) + ")";
-    emit_verified(spec_path, finding);
+    emit_verified(spec_path, finding, child);
   }
   munmap(shared, sizeof(Progress));
   // The child has told its error; the exit code is all that is left to pass on.
