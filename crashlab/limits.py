@@ -3,7 +3,9 @@
 A model that draws survivors asks more of a log than some engines promise under a contract: RocksDB's defaults
 leave a hole where an unsynced log is lost and a later one survives. So where a verdict hangs on states of
 such models alone, such states are made of a run with the settings that are the engine's safest for the
-contract. What breaks there for the same reasons is an engine limit; what does not is the candidate's own.
+contract. What breaks there for the same reasons is an engine limit; what does not is the candidate's own. The
+fault that a run was asked to meet is left out of it: an engine whose safest settings lose by it is not
+excused.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from crashlab.judging.evidence import CrashEvidence, CrashVerdict, EngineLimit, 
 from crashlab.judging.judge import JudgedState, judge_states
 from crashlab.judging.verdict import Verdict
 from crashlab.models import MODELS
-from crashlab.recording.record import RecordPlan
+from crashlab.recording.record import PROVOKE, RecordPlan
 from crashlab.states.double import DOUBLE
 from crashlab.subject import Subject
 from crashlab.validate import Lab, plan_all
@@ -33,7 +35,7 @@ class EngineLimits:
         self._lab = lab
         self._terms = terms
         self._contract = terms.contract
-        self._plan = plan
+        self._plan = plan if plan.fault is None else replace(plan, fault=None, provoke=PROVOKE)
         self._seed = seed + LIMIT_SEED_STEP
         self._found: list[EngineLimit] | None = None
 
@@ -48,7 +50,7 @@ class EngineLimits:
         if self._terms.strict_model or not _hangs_on_draws(verdict):
             return verdict
         safest = _safest(subject, self._contract)
-        if safest == subject:
+        if safest == subject and evidence.recording.struck is None:
             # What breaks it is such a limit by itself.
             return replace(evidence, limits=_limits(verdict.counted, self._contract)).under(self._terms)
         if self._found is None:

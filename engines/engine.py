@@ -129,6 +129,11 @@ class LogReader(Protocol):
         """What a file is for, by its path below the recorded root."""
         ...
 
+    def files_of(self, role: FileRole) -> str:
+        """An extended regular expression (regex(7)) of the whole paths below the recorded root that have a
+        role; "" where the recorder sees no files of it. Files whose loss shows nowhere may be left out."""
+        ...
+
     def unrecorded(self, path: str) -> bool:
         """Whether recovery never reads this file, so that its bytes need not be in the write log."""
         ...
@@ -201,6 +206,11 @@ class Engine(Protocol):
     @property
     def limit_states(self) -> int:
         """How many states of a model are tried on the safest settings, to find a limit of the engine."""
+
+    @property
+    def stays_down(self) -> Mapping[str, str]:
+        """Settings over a candidate's by which an engine that stops over a fault does not start again by
+        itself."""
 
     def version(self) -> str:
         """Raises MachineLacks where the engine is not there."""

@@ -16,6 +16,7 @@ from pathlib import Path
 from crashlab.block.file_system import FILE_SYSTEMS
 from crashlab.block.stage import disk_stage
 from crashlab.preload.recorder import PreloadRecorder
+from crashlab.recording.fault import Fault
 from crashlab.recording.recorder import CanaryReport
 from crashlab.recording.stage import Stage, Staging
 from crashlab.recording.write_log import WriteLog
@@ -53,6 +54,14 @@ class BlockRecorder:
 
     def acks_environment(self, ledger: Path, processes: Path) -> dict[str, str]:
         return self.preload.acks_environment(ledger, processes)
+
+    def fault_environment(self, fault: Fault, files: str) -> dict[str, str]:
+        del files
+        raise InvalidInput(
+            "a call that fails leaves a real file system's pages as they are",
+            where=f"--fault {fault}",
+            hint="use --recorder preload, which knows what Linux loses then",
+        )
 
     def run_canary(self, root: Path, log: Path, ledger: Path) -> CanaryReport:
         return self.preload.run_canary(root, log, ledger)

@@ -21,7 +21,7 @@ from crashlab.judging.oracle import NEVER, Booleans, History, Integers, recovere
 from crashlab.judging.timeline import Timeline
 from crashlab.judging.verdict import CrashKind
 from crashlab.recording.write_log import Kind, Operation
-from crashlab.states.disk import is_its_own_sync, written_bytes
+from crashlab.states.disk import written_bytes
 from crashlab.states.horizon import Horizons
 from crashlab.states.lives import Life
 from engines.engine import LogMap, LogPlace
@@ -183,7 +183,7 @@ class _Reach:
     """
 
     def __init__(self, life: Life, horizons: Horizons, base_bytes: int | None = None) -> None:
-        self._horizon = horizons.of(life.file)
+        self._horizons, self._file = horizons, life.file
         self._reached: list[int] = []
         self._begun: list[int] = []
         self._ended: list[int] = []
@@ -204,7 +204,7 @@ class _Reach:
             data = bytes(change.data[: written_bytes(change)])
             reached = max(reached, change.a + _common(data, final[change.a : change.a + len(data)]))
             ended = max(ended, change.end)
-            durable = max(durable, self._durable_from(change, change.end))
+            durable = max(durable, self._durable_from(change))
             self._reached.append(reached)
             self._begun.append(change.begin)
             self._ended.append(ended)
@@ -231,11 +231,9 @@ class _Reach:
         index = bisect_left(self._reached, offset)
         return self._durable[index] if index < len(self._durable) else int(NEVER)
 
-    def _durable_from(self, change: Operation, end: int) -> int:
+    def _durable_from(self, change: Operation) -> int:
         """From when on one write is durable: at once where it was a sync of its own."""
-        if is_its_own_sync(change):
-            return end + 1
-        covered = self._horizon.covered_from(end)
+        covered = self._horizons.covered_from(self._file, change)
         return int(NEVER) if covered is None else covered
 
     @property

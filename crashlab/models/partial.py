@@ -14,12 +14,12 @@ zeros, 9,000 to 4,000 as 96). A space that was only allocated does not grow a fi
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 
 from crashlab.judging.verdict import CrashKind
-from crashlab.models.covering import changes_before
+from crashlab.models.covering import changes_before, is_whole
 from crashlab.models.names import Metadata, surviving_names
 from crashlab.models.survivors import KEPT, How, Reach, Scope, Unit, chosen
 from crashlab.recording.write_log import Kind, Operation
@@ -95,31 +95,32 @@ class PartialModel:
         units = [
             unit
             for file in disk.files
-            for change, is_durable in changes[file.number]
-            if not is_durable and change.kind is Kind.WRITE
-            for unit in self._units(disk, file, change)
+            for change, durable in changes[file.number]
+            if not is_whole(durable) and change.kind is Kind.WRITE
+            for unit in self._units(disk, file, change, durable)
         ]
         kept = chosen(units, how, draw)
         growth = draw.random()
 
         def survivors(file: File) -> tuple[Surviving, ...]:
             found = []
-            for change, is_durable in changes[file.number]:
-                ranges = kept.get(change.begin, ())
-                if is_durable or ranges:
-                    found.append(Surviving(change, None if is_durable else tuple(ranges)))
+            for change, durable in changes[file.number]:
+                ranges = (*(durable.ranges or () if durable else ()), *kept.get(change.begin, ()))
+                if is_whole(durable) or ranges:
+                    found.append(Surviving(change, None if is_whole(durable) else tuple(sorted(ranges))))
             return tuple(found)
 
         def size(file: File, surviving: Sequence[Surviving]) -> int | None:
-            durable = _size(file, [each.operation for each in surviving if each.ranges is None])
+            durable = _size(file, [durable for _, durable in changes[file.number] if durable is not None])
             written = [change for change, _ in changes[file.number] if change.kind is Kind.WRITE]
             return _drawn_size(durable, surviving, written, growth)
 
         return build_image(disk, names.keeps, survivors, size)
 
-    def _units(self, disk: Disk, file: File, write: Operation) -> list[Unit]:
+    def _units(self, disk: Disk, file: File, write: Operation, durable: Surviving | None) -> list[Unit]:
+        """The pieces of what is not durable of a write."""
         units = []
-        for begin, end in written_ranges(Surviving(write)):
+        for begin, end in _but(written_ranges(Surviving(write))[0], durable):
             while begin < end:
                 border = end
                 if self.tears:
@@ -127,6 +128,17 @@ class PartialModel:
                 units.append(Unit(file.number, disk.class_of(file), write, begin, border))
                 begin = border
         return units
+
+
+def _but(whole: tuple[int, int], durable: Surviving | None) -> Iterator[tuple[int, int]]:
+    """What is left of a range without the durable parts of it, which are in order."""
+    begin, end = whole
+    for from_, to in written_ranges(durable) if durable is not None else ():
+        if begin < from_:
+            yield begin, from_
+        begin = to
+    if begin < end:
+        yield begin, end
 
 
 def _drawn_size(
@@ -149,8 +161,11 @@ def _drawn_size(
     return durable + int((end - durable) * (2 * growth - 1))
 
 
-def _size(file: File, changes: Sequence[Operation]) -> int:
+def _size(file: File, durable: Sequence[Surviving]) -> int:
     size = file.base.size if file.base else 0
-    for change in changes:
-        size = size_after(size, change)
+    for each in durable:
+        if each.ranges is None:
+            size = size_after(size, each.operation)
+        else:
+            size = max(size, *(end for _, end in each.ranges))
     return size

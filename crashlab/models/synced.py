@@ -40,6 +40,6 @@ class SyncedModel:
 
         def survivors(file: File) -> tuple[Surviving, ...]:
             changes = changes_before(file, horizons, position, names.truncated_to)
-            return tuple(Surviving(change) for change, is_durable in changes if is_durable)
+            return tuple(durable for _, durable in changes if durable is not None)
 
         return build_image(disk, names.keeps, survivors)

@@ -76,6 +76,11 @@ static ssize_t write_end(const struct record *record, const struct file *file, b
   return result;
 }
 
+/* Whether the write was ended by the disk being full, as the run was asked for (faults.c). */
+static bool finds_no_room(const struct record *record, int descriptor) {
+  return fault_strikes(FAULT_WRITE_ENOSPC, record, descriptor);
+}
+
 static bool enter_file(int descriptor, struct file *file, const char *call) {
   (void)call;
   return file_find(descriptor, file) && !record_is_dropped(call) && recorder_enter();
@@ -87,6 +92,7 @@ INTERPOSED ssize_t write(int descriptor, const void *buffer, size_t bytes) {
   struct iovec part = {(void *)(uintptr_t)buffer, bytes};
   bool locked;
   struct record *record = write_begin(descriptor, &file, (struct data){&part, 1}, -1, 0, &locked);
+  if (finds_no_room(record, descriptor)) return write_end(record, &file, locked, -1);
   const struct iovec copy = is_direct(record) ? part : written_bytes(record);
   return write_end(record, &file, locked, real()->write(descriptor, copy.iov_base, copy.iov_len));
 }
@@ -99,6 +105,7 @@ INTERPOSED ssize_t pwrite(int descriptor, const void *buffer, size_t bytes, off_
   struct iovec part = {(void *)(uintptr_t)buffer, bytes};
   bool locked;
   struct record *record = write_begin(descriptor, &file, (struct data){&part, 1}, offset, 0, &locked);
+  if (finds_no_room(record, descriptor)) return write_end(record, &file, locked, -1);
   const struct iovec copy = is_direct(record) ? part : written_bytes(record);
   return write_end(record, &file, locked, real()->pwrite(descriptor, copy.iov_base, copy.iov_len, offset));
 }
@@ -112,6 +119,7 @@ INTERPOSED ssize_t writev(int descriptor, const struct iovec *parts, int count) 
   if (count < 0 || !enter_file(descriptor, &file, "writev")) return real()->writev(descriptor, parts, count);
   bool locked;
   struct record *record = write_begin(descriptor, &file, (struct data){parts, count}, -1, 0, &locked);
+  if (finds_no_room(record, descriptor)) return write_end(record, &file, locked, -1);
   const struct iovec copy = written_bytes(record);
   if (!is_direct(record)) parts = &copy, count = 1;
   return write_end(record, &file, locked, real()->writev(descriptor, parts, count));
@@ -123,6 +131,7 @@ INTERPOSED ssize_t pwritev(int descriptor, const struct iovec *parts, int count,
     return real()->pwritev(descriptor, parts, count, offset);
   bool locked;
   struct record *record = write_begin(descriptor, &file, (struct data){parts, count}, offset, 0, &locked);
+  if (finds_no_room(record, descriptor)) return write_end(record, &file, locked, -1);
   const struct iovec copy = written_bytes(record);
   if (!is_direct(record)) parts = &copy, count = 1;
   return write_end(record, &file, locked, real()->pwritev(descriptor, parts, count, offset));
@@ -138,6 +147,7 @@ INTERPOSED ssize_t pwritev2(int descriptor, const struct iovec *parts, int count
     return real()->pwritev2(descriptor, parts, count, offset, rwf);
   bool locked;
   struct record *record = write_begin(descriptor, &file, (struct data){parts, count}, offset, rwf, &locked);
+  if (finds_no_room(record, descriptor)) return write_end(record, &file, locked, -1);
   const struct iovec copy = written_bytes(record);
   if (!is_direct(record)) parts = &copy, count = 1;
   return write_end(record, &file, locked, real()->pwritev2(descriptor, parts, count, offset, rwf));
@@ -244,6 +254,11 @@ static int sync_end(const struct record *record, const struct file *file, int re
   return result;
 }
 
+/* Whether the sync is the one that was asked to fail (faults.c). */
+static bool fails(const struct record *record, const struct file *file, int descriptor) {
+  return !file->directory && fault_strikes(FAULT_SYNC_EIO, record, descriptor);
+}
+
 static bool enter_sync(int descriptor, struct file *file, const char *call) {
   (void)call;
   if (!file_find(descriptor, file)) return false;
@@ -254,6 +269,7 @@ INTERPOSED int fsync(int descriptor) {
   struct file file;
   if (!enter_sync(descriptor, &file, "fsync")) return real()->fsync(descriptor);
   struct record *record = sync_begin(OP_FSYNC, &file, 0, 0);
+  if (fails(record, &file, descriptor)) return sync_end(record, &file, -1);
   return sync_end(record, &file, real()->fsync(descriptor));
 }
 
@@ -261,6 +277,7 @@ INTERPOSED int fdatasync(int descriptor) {
   struct file file;
   if (!enter_sync(descriptor, &file, "fdatasync")) return real()->fdatasync(descriptor);
   struct record *record = sync_begin(OP_FDATASYNC, &file, 0, 0);
+  if (fails(record, &file, descriptor)) return sync_end(record, &file, -1);
   return sync_end(record, &file, real()->fdatasync(descriptor));
 }
 

@@ -39,7 +39,8 @@ struct log_header {
   _Atomic uint32_t full;
   char padding_132[60];
   _Atomic uint32_t unseen[16];
-  char padding_256[256];
+  struct fault_state fault;
+  char padding_280[232];
   _Atomic uint32_t locks; /* 0 not made, 1 being made, 2 made */
   char padding_516[60];
   struct lock names;
@@ -49,6 +50,7 @@ struct log_header {
 _Static_assert(offsetof(struct log_header, tail) == 64, "docs/formats.md");
 _Static_assert(offsetof(struct log_header, full) == 128, "docs/formats.md");
 _Static_assert(offsetof(struct log_header, unseen) == 192, "docs/formats.md");
+_Static_assert(offsetof(struct log_header, fault) == 256, "docs/formats.md");
 _Static_assert(offsetof(struct log_header, locks) == 512, "docs/formats.md");
 _Static_assert(sizeof(struct log_header) <= BLOCK_BYTES, "the header ends before the first chunk");
 
@@ -163,6 +165,10 @@ static void open_log(const char *log_path, const char *root_path) {
       header->block_bytes != BLOCK_BYTES || header->nonce == 0)
     refuse("no write log", log_path);
   make_locks(log_path);
+  const char *asked = getenv("DURATUNE_RECORD_FAULT");
+  const char *wrong = asked == NULL ? NULL : fault_open(&header->fault, asked, getenv("DURATUNE_RECORD_FAULT_FILES"));
+  errno = EINVAL;
+  if (wrong != NULL) refuse(wrong, asked);
 }
 
 static void start(const char *log_path, const char *root_path, const char *ledger_path, const char *list_path) {

@@ -4,6 +4,7 @@
  * Modes, by the environment: with DURATUNE_RECORD_LOG (and _ROOT and _LEDGER) calls are recorded, and acknowledgements
  * are stamped; with DURATUNE_RECORD_LEDGER alone they are only stamped, and every other call passes; with neither the
  * library is idle. DURATUNE_RECORD_PROCESSES adds, in both modes, the list of the processes that the library is in.
+ * DURATUNE_RECORD_FAULT, with a log, names one call that is made to fail (faults.c).
  *
  * Promise. Every call below the recorded root that changes bytes, sizes or names, and every sync, is in the log in two
  * records: a begin before the call is made, an end before control returns to the engine. A record is complete or
@@ -129,6 +130,24 @@ bool record_is_dropped(const char *call);
 #else
 #define record_is_dropped(call) false
 #endif
+
+/* ---- faults.c: the one call of a run that is made to fail ---- */
+
+enum fault { FAULT_SYNC_EIO = 1, FAULT_WRITE_ENOSPC = 2 };
+
+/* Lies in the log's header. */
+struct fault_state {
+  _Atomic uint32_t armed; /* calls are counted from then on */
+  uint32_t zero;
+  _Atomic uint64_t count;    /* of the calls that it is about */
+  _Atomic uint64_t position; /* where the one that failed began; 0 before it */
+};
+_Static_assert(sizeof(struct fault_state) == 24, "docs/formats.md");
+
+/* Take in what is asked for; `pattern` NULL for every file. Returns NULL, or what is wrong with it. */
+const char *fault_open(struct fault_state *state, const char *asked, const char *pattern);
+/* Whether the call that `begin` records is the one that fails; then errno is set, and it is not to be made. */
+bool fault_strikes(enum fault of, const struct record *begin, int descriptor);
 
 /* ---- files.c: which descriptors are of recorded files ---- */
 

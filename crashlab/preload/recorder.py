@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+from crashlab.recording.fault import Fault
 from crashlab.recording.recorder import CanaryFile, CanaryReport
 from crashlab.recording.stage import Stage, Staging, folder_stage
 from crashlab.recording.write_log import Kind, Operation, WriteLog
@@ -68,6 +69,11 @@ class PreloadRecorder:
             "DURATUNE_RECORD_LEDGER": str(ledger.resolve()),
             "DURATUNE_RECORD_PROCESSES": str(processes.resolve()),
         }
+
+    def fault_environment(self, fault: Fault, files: str) -> dict[str, str]:
+        """What is added to `environment` so that one call fails (faults.c)."""
+        of_some = {"DURATUNE_RECORD_FAULT_FILES": files} if files else {}
+        return {"DURATUNE_RECORD_FAULT": f"{fault.kind}@{fault.nth}", **of_some}
 
     @property
     def shared_library(self) -> Path:

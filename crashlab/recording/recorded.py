@@ -9,7 +9,7 @@ engine's recovery.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,6 +20,7 @@ from crashlab.judging.audit import Audit, audit_run
 from crashlab.judging.oracle import Cut, History
 from crashlab.judging.timeline import Timeline
 from crashlab.models import CrashModel
+from crashlab.recording.fault import Struck
 from crashlab.recording.places import DATABASE_FOLDER
 from crashlab.recording.write_log import Operation, WriteLog
 from crashlab.states.disk import BaseFile, Disk, Image
@@ -31,6 +32,8 @@ from knobs.errors import InvalidInput
 from workloads.ledger import Ledger
 
 FACTS_SCHEMA = 5
+COMPLETING_ROLES: tuple[FileRole, ...] = ("control", "manifest")
+"""Of PostgreSQL's checkpoints, and of RocksDB's versions."""
 OWNERS_NAME = "owners.json"
 
 
@@ -41,8 +44,9 @@ class Facts:
     ``base_inodes`` and ``folder_inodes`` are the live ones, by path below the recorded root, the root itself
     included. ``file_system`` is the virtual disk's, with its mount options, "" where there is none.
     ``canary_position`` is where the recorder's canary had ended. ``provoked_until`` is the position where the
-    last provocation ended: from there on the load was alone. ``faults`` say why the log must not be believed
-    (empty: it may be); ``notes`` what is worth saying besides.
+    last provocation ended: from there on the load was alone. ``fault`` is the one that it was made to meet,
+    "" for none, and ``fault_position`` where the call that failed began. ``faults`` say why the log must not
+    be believed (empty: it may be); ``notes`` what is worth saying besides.
     """
 
     engine: str
@@ -65,6 +69,8 @@ class Facts:
     file_system: str = ""
     canary_position: int = 0
     provoked_until: int = 0
+    fault: str = ""
+    fault_position: int = 0
     faults: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -105,6 +111,16 @@ def load_owners(folder: Path) -> dict[int, list[tuple[int, int]]]:
         int(key): [(owner[0], owner[1]) for owner in owners]
         for key, owners in json.loads(path.read_text("utf-8")).items()
     }
+
+
+def _told_moments(struck: Struck) -> tuple[tuple[int, str], ...]:
+    """Where a fault shows what it has done: just after it, after the next checkpoint, and after the last."""
+    after = (struck.operation.end or struck.operation.begin) + 1
+    moments = {after: "just after the fault"}
+    for position in {*struck.checkpoints[:1], *struck.checkpoints[-1:]}:
+        number = struck.checkpoints.index(position) + 1
+        moments[position + 1] = f"after completed checkpoint {number} behind the fault"
+    return tuple(moments.items())
 
 
 class Logged:
@@ -238,7 +254,40 @@ class Recording(Logged):
             self.role_of,
             self.facts.first_position,
             None if self.device is None else (self.device, self._device_horizons),
+            _told_moments(self.struck) if self.struck else (),
         )
+
+    @cached_property
+    def struck(self) -> Struck | None:
+        """Where the fault struck; None in a run without one."""
+        at = self.facts.fault_position
+        if not at:
+            return None
+        operation = next(each for each in self.log.operations if each.begin == at)
+        file = self.disk.file_of(operation)
+        names = [
+            life.path for life in self.lives.values() if life.file is file and life.begin <= at < life.end
+        ]
+        path = names[0] if names else ""
+        began_ns = self.timeline.ns_at(self.facts.first_position + 1)
+        return Struck(
+            self.facts.fault,
+            operation,
+            path,
+            self.reader.role(path),
+            (operation.begin_ns - began_ns) / 1e6,
+            tuple(sorted(self._completed_after(at))),
+        )
+
+    def _completed_after(self, position: int) -> Iterator[int]:
+        """Where the engine had made later checkpoints or versions complete, each by a sync of one file."""
+        for life in self.lives.values():
+            if self.reader.role(life.path) in COMPLETING_ROLES:
+                yield from (
+                    sync.end
+                    for sync in life.file.syncs
+                    if sync.end is not None and max(position, life.begin) < sync.begin < life.end
+                )
 
     def cut(self, position: int) -> Cut:
         """The crash at a position of this run."""

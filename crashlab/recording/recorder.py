@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from crashlab.recording.fault import Fault
 from crashlab.recording.stage import Stage, Staging
 from crashlab.recording.write_log import WriteLog
 
@@ -62,6 +63,13 @@ class Recorder(Protocol):
         """The variables for a run without a write log, whose acknowledgements the recorder stamps.
 
         Processes report in ``processes``. Raises as `environment` does.
+        """
+
+    def fault_environment(self, fault: Fault, files: str) -> dict[str, str]:
+        """What is added to `environment` so that one call fails, once its `FaultSwitch` is armed.
+
+        ``files`` is an extended regular expression of the paths below the root on which calls are counted, ""
+        for every path.
         """
 
     def run_canary(self, root: Path, log: Path, ledger: Path) -> CanaryReport:

@@ -12,6 +12,7 @@ symbolic links, and operations on files outside the recorded root, which the rec
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -29,6 +30,8 @@ SYNCS = frozenset({Kind.FSYNC, Kind.FDATASYNC})
 SYNCS_OF_EVERYTHING = frozenset({Kind.SYNCFS})
 NAME_CHANGES = frozenset({Kind.CREATE, Kind.RENAME, Kind.LINK, Kind.UNLINK, Kind.MKDIR, Kind.RMDIR})
 CONTENT_CHANGES = frozenset({Kind.WRITE, Kind.TRUNCATE, Kind.FALLOCATE})
+WRITE_BACK_ERRORS = frozenset({errno.EIO, errno.ENOSPC, errno.EDQUOT})
+"""By which a sync says that something could not be written (fsync(2)); by others that it was not tried."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,8 @@ class File:
 
     ``grew`` holds the operations that made the file or changed its size or allocation: what an
     fdatasync after them has metadata to commit for. ``resizing_truncations`` holds
-    the begins of the truncations among them, which the file system journals with its names.
+    the begins of the truncations among them, which the file system journals with its names. ``failed_syncs``
+    are those whose write-back failed (lost.py); they are not among ``syncs``.
     """
 
     number: int
@@ -61,6 +65,7 @@ class File:
     base: BaseFile | None
     changes: list[Operation] = field(default_factory=list)
     syncs: list[Operation] = field(default_factory=list)
+    failed_syncs: list[Operation] = field(default_factory=list)
     grew: list[Operation] = field(default_factory=list)
     resizing_truncations: set[int] = field(default_factory=set)
     live_size: int = 0
@@ -118,7 +123,7 @@ class Disk:
         return max((max(o.begin, o.end or 0) for o in self.operations), default=0)
 
     def file_of(self, operation: Operation) -> File | None:
-        """The file that a content change or sync was about."""
+        """The file that a content change or sync was about, a failed one too."""
         return self._owner.get(operation.begin)
 
     @cached_property
@@ -146,6 +151,7 @@ class Disk:
 
     def _take_in(self, operation: Operation) -> None:
         if failed(operation):
+            self._take_failure(operation)
             return
         kind = operation.kind
         if kind in NAME_CHANGES:
@@ -162,6 +168,14 @@ class Disk:
             folder = self._folders.get(operation.inode)
             if folder is not None and operation.flags & SYNC_OF_A_FOLDER and operation.end is not None:
                 self.folder_syncs.setdefault(folder, []).append(operation)
+
+    def _take_failure(self, operation: Operation) -> None:
+        file = self._current.get(operation.inode)
+        if file is None or operation.flags & SYNC_OF_A_FOLDER or operation.kind not in SYNCS | {Kind.WRITE}:
+            return
+        self._owner[operation.begin] = file
+        if operation.kind in SYNCS and -(operation.result or 0) in WRITE_BACK_ERRORS:
+            file.failed_syncs.append(operation)
 
     def _take_name_change(self, operation: Operation) -> None:
         if operation.kind is Kind.CREATE:
@@ -197,7 +211,7 @@ def is_its_own_sync(operation: Operation) -> bool:
 
 
 def failed(operation: Operation) -> bool:
-    """Whether the call returned an error, so that it changed nothing."""
+    """Whether the call returned an error, so that it changed nothing (what a failed sync loses: lost.py)."""
     return operation.result is not None and operation.result < 0
 
 

@@ -7,15 +7,18 @@ Namespace changes and truncations are journaled in order (ext4 and XFS): a compl
 metadata to commit makes every earlier one durable, whichever file it was called on. An fdatasync
 inside the synced size of a file commits nothing (measured on ext4: a rename followed by 200 of
 them was gone after the cut).
+
+What a failed sync has lost no later one covers (lost.py).
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from crashlab.recording.write_log import Kind, Operation
-from crashlab.states.disk import SYNC_OF_A_FOLDER, Disk, File
+from crashlab.states.disk import SYNC_OF_A_FOLDER, Disk, File, is_its_own_sync
+from crashlab.states.lost import Piece, lost_writes
 
 
 class Horizon:
@@ -50,11 +53,41 @@ class Horizons:
         self._files = {file.number: Horizon([*file.syncs, *everything]) for file in disk.files}
         self._folders = {path: Horizon([*syncs, *everything]) for path, syncs in disk.folder_syncs.items()}
         self._everything = Horizon(everything)
+        self._lost = {
+            file.number: lost_writes(file, [*file.syncs, *everything])
+            for file in disk.files
+            if file.failed_syncs
+        }
         self.names = Horizon([sync for sync in disk.syncs if self._commits_metadata(disk, sync)])
 
     def of(self, file: File) -> Horizon:
         """The horizon of one file's bytes."""
         return self._files[file.number]
+
+    def lost_in(self, file: File) -> Mapping[int, Sequence[Piece]]:
+        """The writes to a file that failed syncs have lost, by their begin."""
+        return self._lost.get(file.number, {})
+
+    def covered_from(self, file: File, change: Operation) -> int | None:
+        """The earliest position from which the whole of a change is covered; None for never."""
+        if change.end is None:
+            return None
+        if is_its_own_sync(change):
+            return change.end + 1
+        lost = self.lost_in(file).get(change.begin)
+        if lost is None:
+            return self.of(file).covered_from(change.end)
+        found = [self.piece_covered_from(file, piece) for piece in lost]
+        known = [position for position in found if position is not None]
+        return max(known, default=None) if len(known) == len(found) else None
+
+    def piece_covered_from(self, file: File, piece: Piece) -> int | None:
+        """From when on a piece of a lost write is covered, by what takes it along; None for never."""
+        carrier = piece.carrier
+        while carrier is not None and carrier.begin in self.lost_in(file):
+            pieces = self.lost_in(file)[carrier.begin]
+            carrier = next(each.carrier for each in pieces if each.page == piece.page)
+        return None if carrier is None else self.covered_from(file, carrier)
 
     def of_folder(self, path: str) -> Horizon:
         """The horizon of a folder's own entries, by its path ("": the recorded root)."""

@@ -1,11 +1,12 @@
 """Where to crash: which positions of a recorded run are made into states, and why.
 
-Five sources share the budget: *exposure* (just before the syncs that cover the widest windows of
+Six sources share the budget: *exposure* (just before the syncs that cover the widest windows of
 acknowledgements, and the end of the run), *unsynced* (for models that tear writes: just before the syncs of
 data files at which most writes to them were unsynced, which is the middle of a checkpoint), *logs* (for
 models that draw survivors: while a log is written and the one before it is not synced yet, so that the older
-may be lost and the newer survive), *event* (one position inside or right after an operation of every kind on
-every role of file: log switches, flushes, manifest edits, renames), and *uniform* (moments drawn uniformly
+may be lost and the newer survive), *fault* (where a fault that the run met shows what it has done; always
+planned, beyond the budget if need be), *event* (one position inside or right after an operation of every kind
+on every role of file: log switches, flushes, manifest edits, renames), and *uniform* (moments drawn uniformly
 in time: the only ones that are a sample).
 The plan is pure: the same run, budget and seed give the same plan.
 """
@@ -24,14 +25,14 @@ from crashlab.judging.audit import Audit
 from crashlab.judging.timeline import Timeline
 from crashlab.judging.verdict import CrashKind
 from crashlab.models import MODELS
-from crashlab.models.covering import changes_before
+from crashlab.models.covering import changes_before, is_whole
 from crashlab.models.names import Metadata
 from crashlab.recording.write_log import Kind, Operation
 from crashlab.states.disk import CONTENT_CHANGES, NAME_CHANGES, SYNCS, Disk, File
 from crashlab.states.horizon import Horizons
 from engines.engine import FileRole
 
-Source = Literal["exposure", "unsynced", "logs", "event", "uniform", "recovery"]
+Source = Literal["exposure", "unsynced", "logs", "fault", "event", "uniform", "recovery"]
 UNTOLD_ROLES = ("lock", "info-log", "cache")
 """Roles of files that recovery does not read: no moment is worth a state for them."""
 _TOLD = NAME_CHANGES | CONTENT_CHANGES | SYNCS
@@ -75,7 +76,8 @@ class PlannedState:
 @dataclass(frozen=True)
 class RunView:
     """What planning needs to see of a recorded run. ``first_position`` is where the load began; ``device``
-    the virtual disk below the files, where there is one."""
+    the virtual disk below the files, where there is one; ``fault_moments`` are positions that a fault makes
+    worth a state, and why."""
 
     disk: Disk
     horizons: Horizons
@@ -84,6 +86,7 @@ class RunView:
     role: Callable[[Operation], FileRole]
     first_position: int
     device: tuple[Disk, Horizons] | None = None
+    fault_moments: Sequence[tuple[int, str]] = ()
 
     @cached_property
     def unsynced(self) -> list[tuple[int, int]]:
@@ -167,6 +170,11 @@ def plan_states(view: RunView, model: str, states: int, seed: int) -> list[Plann
         if len(chosen) < states and position not in chosen:
             chosen[position] = PlannedState(model, position, seed, source, why)
 
+    for position, why in view.fault_moments:
+        chosen[position] = PlannedState(model, position, seed, "fault", why)
+    if view.fault_moments:
+        last = view.timeline.last_position
+        chosen[last] = PlannedState(model, last, seed, "fault", "the end of the run")
     if MODELS[model].tears:
         share = states - states // 2
         # Of few states these tell most. The first of them are not left to their draws.
@@ -215,8 +223,8 @@ def _unsynced_at(view: RunView, files: Sequence[File], position: int) -> int:
     return sum(
         1
         for file in files
-        for change, is_durable in changes_before(file, view.horizons, position, position)
-        if change.kind is Kind.WRITE and not is_durable
+        for change, durable in changes_before(file, view.horizons, position, position)
+        if change.kind is Kind.WRITE and not is_whole(durable)
     )
 
 

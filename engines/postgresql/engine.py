@@ -57,6 +57,7 @@ class PostgresqlEngine:
     stamps_in_server: ClassVar[bool] = True
     recovers_in_memory: ClassVar[bool] = True
     limit_states: ClassVar[int] = 24
+    stays_down: ClassVar[Mapping[str, str]] = {"restart_after_crash": "off"}
 
     @property
     def major(self) -> str:

@@ -16,18 +16,25 @@ from engines.engine import FileRole, LogMap, LogOrder, LogPlace
 from engines.postgresql.control_file import ControlFile
 from engines.postgresql.wal import SEGMENT_NAME, Stream, segment_number
 
+_FORK = "(_[0-9A-Za-z_]+)?"
+_TELLING_FORK = "(_(vm|init))?"
+"""Without free space maps: they are not in the WAL, and a bad one is zeroed when it is read (fsm README)."""
 _ROLES: tuple[tuple[re.Pattern[str], FileRole], ...] = (
     (re.compile(r"pg_wal/[0-9A-F]{24}"), "wal"),
     (re.compile(r"global/pg_control"), "control"),
-    (re.compile(r"(.*/)?pg_internal\.init(\.\d+)?"), "cache"),
-    (re.compile(r"(base/\d+|global|pg_tblspc/.*)/(t\d+_)?\d+(_\w+)?(\.\d+)?"), "relation"),
-    (re.compile(r"(base/\d+|global)/pg_filenode\.map(\.tmp)?"), "relation"),
+    (re.compile(r"(.*/)?pg_internal\.init(\.[0-9]+)?"), "cache"),
+    (
+        re.compile(rf"(base/[0-9]+|global|pg_tblspc/.*)/(t[0-9]+_)?[0-9]+{_FORK}(\.[0-9]+)?"),
+        "relation",
+    ),
+    (re.compile(r"(base/[0-9]+|global)/pg_filenode\.map(\.tmp)?"), "relation"),
     (re.compile(r"(pg_xact|pg_multixact|pg_subtrans|pg_commit_ts)/.*"), "transactions"),
     (re.compile(r"postmaster\.(pid|opts)"), "lock"),
     (re.compile(r"(pg_stat|pg_stat_tmp|pg_notify|log)/.*|current_logfiles|server\.log"), "info-log"),
     (re.compile(r".*\.(conf|auto\.conf\.tmp)"), "options"),
     (re.compile(r"(.*/)?PG_VERSION"), "identity"),
 )
+_UNRECORDED = ("cache", "lock", "info-log")
 
 CONFIGURATION = "postgresql.conf"
 DATA_FOLDER = "data"
@@ -51,11 +58,19 @@ class PostgresqlLogReader:
         inside = path.removeprefix("db/").removeprefix(f"{DATA_FOLDER}/")
         return next((role for pattern, role in _ROLES if pattern.fullmatch(inside)), "other")
 
+    def files_of(self, role: FileRole) -> str:
+        """Nothing for what is written through stdio, as caches and statistics are; of relations no free space
+        maps, whose loss shows nowhere."""
+        if role in _UNRECORDED:
+            return ""
+        patterns = [pattern.pattern.replace(_FORK, _TELLING_FORK) for pattern, of in _ROLES if of == role]
+        return f"^(db/)?({DATA_FOLDER}/)?({'|'.join(patterns)})$" if patterns else ""
+
     def unrecorded(self, path: str) -> bool:
         """What the server writes through stdio, which the recorder cannot see: caches that it removes when
         it recovers, statistics that it then throws away, and its own messages. And the configuration, which
         duratune writes before each start."""
-        return self.role(path) in ("cache", "lock", "info-log") or _name(path) == CONFIGURATION
+        return self.role(path) in _UNRECORDED or _name(path) == CONFIGURATION
 
     def log_rank(self, path: str) -> int:
         """Segments are replayed in the order of their names, within one timeline."""

@@ -51,6 +51,7 @@ class RocksdbEngine:
     recovers_in_memory: ClassVar[bool] = False
     limit_states: ClassVar[int] = 100
     runs_as: ClassVar[tuple[int, int] | None] = None
+    stays_down: ClassVar[Mapping[str, str]] = {}
 
     def version(self) -> str:
         """The version of the installed library. Raises MachineLacks where the native parts are missing."""

@@ -12,15 +12,18 @@ from engines.rocksdb.manifest import edits
 from engines.rocksdb.wal import located_writes
 
 _ROLES: tuple[tuple[re.Pattern[str], FileRole], ...] = (
-    (re.compile(r"\d+\.log"), "wal"),
-    (re.compile(r"\d+\.(sst|blob)"), "table"),
-    (re.compile(r"MANIFEST-\d+"), "manifest"),
-    (re.compile(r"CURRENT|\d+\.dbtmp"), "current"),
-    (re.compile(r"OPTIONS-\d+(\.dbtmp)?"), "options"),
+    (re.compile(r"[0-9]+\.log"), "wal"),
+    (re.compile(r"[0-9]+\.(sst|blob)"), "table"),
+    (re.compile(r"MANIFEST-[0-9]+"), "manifest"),
+    (re.compile(r"CURRENT|[0-9]+\.dbtmp"), "current"),
+    (re.compile(r"OPTIONS-[0-9]+(\.dbtmp)?"), "options"),
     (re.compile(r"IDENTITY"), "identity"),
     (re.compile(r"LOCK"), "lock"),
-    (re.compile(r"LOG(\.old\.\d+)?"), "info-log"),
+    (re.compile(r"LOG(\.old\.[0-9]+)?"), "info-log"),
 )
+_FILES: Mapping[FileRole, str] = {
+    role: f"^(.*/)?({pattern.pattern})$" for pattern, role in _ROLES if role not in ("lock", "info-log")
+}
 
 
 class RocksdbLogReader:
@@ -34,6 +37,10 @@ class RocksdbLogReader:
     def role(self, path: str) -> FileRole:
         name = path.rsplit("/", 1)[-1]
         return next((role for pattern, role in _ROLES if pattern.fullmatch(name)), "other")
+
+    def files_of(self, role: FileRole) -> str:
+        """Nothing for what is locked only, and for the info log."""
+        return _FILES.get(role, "")
 
     def unrecorded(self, path: str) -> bool:
         """The info log is written through stdio, which the recorder cannot see, and never read back."""

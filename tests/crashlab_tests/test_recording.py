@@ -20,7 +20,7 @@ from engines.process import DeadlinePassed, Killed
 from engines.rocksdb.engine import CONTROLS
 from engines.rocksdb.launch import RocksdbLaunch
 from knobs.contract import Contract
-from knobs.errors import Undecided
+from knobs.errors import DuratuneError, Undecided
 from tests.crashlab_tests.labs import open_lab
 from tests.crashlab_tests.rocksdb_table import SYNC, subject
 from tests.crashlab_tests.runs import RIGHT
@@ -32,25 +32,28 @@ from workloads.ycsb.workload import YcsbWorkload
 
 STRICT = Contract("strict")
 REACHED: Event = {"event": "reached"}
-FLUSHED: Event = {"event": "provoked", "what": "flush", "error": "", "end_position": 20}
+FLUSHED: Event = {"event": "provoked", "what": "flush", "error": "", "begin_position": 15, "end_position": 20}
 COMPACTED: Event = {"event": "provoked", "what": "compact", "error": "", "end_position": 30}
 PLAN = RecordPlan(operations=100, provoke="flush@0.3,compact@0.5", deadline_s=5.0)
 
 
 class Scripted:
-    """A run whose events are given; after the last one it stays silent."""
+    """A run whose events are given, errors among them; after the last one it stays silent."""
 
     pid, finished = 0, False
 
-    def __init__(self, *events: Event) -> None:
+    def __init__(self, *events: Event | DuratuneError) -> None:
         self.left = list(events)
 
     def wait_for(self, event: str | tuple[str, ...], deadline_s: float) -> Event:
         assert 0.0 <= deadline_s <= PLAN.deadline_s
         if not self.left:
             raise DeadlinePassed("silence")
-        assert self.left[0]["event"] in event, "an event that is not waited for would be an error"
-        return self.left.pop(0)
+        following = self.left.pop(0)
+        if isinstance(following, DuratuneError):
+            raise following
+        assert following["event"] in event, "an event that is not waited for would be an error"
+        return following
 
     def kill(self, at_last: Callable[[], object] = lambda: None) -> Killed:
         at_last()

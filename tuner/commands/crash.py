@@ -17,7 +17,8 @@ from crashlab.judging.verdict import Judgement, Verdict
 from crashlab.kill import MeasurePlan
 from crashlab.limits import EngineLimits
 from crashlab.models import MODELS
-from crashlab.recording.record import RecordPlan
+from crashlab.recording.fault import FORM, Fault
+from crashlab.recording.record import PROVOKE_FAULT, RecordPlan
 from crashlab.recording.recorded import Recording
 from crashlab.recording.recovery import recovered_positions
 from crashlab.states.double import DoubleState, State, double_share
@@ -76,6 +77,15 @@ def command(
     no_double: Annotated[
         bool, typer.Option("--no-double", help="No state with a second crash, in the middle of a recovery.")
     ] = False,
+    fault: Annotated[
+        str | None,
+        typer.Option(
+            "--fault",
+            metavar="FAULT",
+            help="Make a sync or a write of the recorded run fail, once: the Nth of all, or of files of a "
+            f"role (wal, relation, table ...). {FORM}.",
+        ),
+    ] = None,
     replay: Annotated[
         str | None,
         typer.Option("--replay", metavar="STATE", help="Rebuild and judge one state of --study again."),
@@ -99,6 +109,7 @@ def command(
                 "--file-system": file_system,
                 "--mount-options": mount_options,
                 "--no-double": no_double,
+                "--fault": fault,
             },
         )
         return _replay(replay, asked, output)
@@ -112,12 +123,15 @@ def command(
             where="--workload",
             hint="duratune bench measures it without a verdict",
         )
+    record = _record_plan(operations, request.target_per_s)
+    if fault is not None:
+        record = replace(record, fault=_fault(fault, request), provoke=PROVOKE_FAULT)
     name = folders.default_name(asked.engine, request.workload.name, request.contract, "crash-")
     double = 0 if no_double else double_share(states)
     plan = CrashPlan(
         request.states(states - double),
         MeasurePlan(measure_s=options.seconds(time), target_per_s=request.target_per_s),
-        _record_plan(operations, request.target_per_s),
+        record,
         double,
     )
     folder = folders.for_one_run(asked.study, name)
@@ -135,6 +149,19 @@ def _record_plan(operations: int | None, target_per_s: float) -> RecordPlan:
     chosen = operations or max(OPERATIONS_MIN, min(OPERATIONS, round(OPERATIONS_S * target_per_s)))
     plan = RecordPlan(operations=chosen, target_per_s=target_per_s)
     return replace(plan, deadline_s=plan.deadline_s + chosen / target_per_s)
+
+
+def _fault(text: str, request: Request) -> Fault:
+    """Raises InvalidInput for what is no fault of the engine, or cannot be judged under the contract."""
+    fault = Fault.parse(text, request.engine.log_reader, request.engine.name)
+    if request.contract.window_ms is not None:
+        raise InvalidInput(
+            f"a fault is not judged under {request.contract}: a checkpoint must be provoked after it, which "
+            "makes durable what stood exposed",
+            where="--fault",
+            hint="--contract strict, or process",
+        )
+    return fault
 
 
 def _crash(request: Request, plan: CrashPlan, folder: Path, data: Path | None, output: Output) -> int:
@@ -228,6 +255,8 @@ def _replay(state: str, asked: Asked, output: Output) -> int:
     output.result(_asked(request))
     for line in finding_lines(found.findings):
         output.result(line)
+    if recording.struck is not None:
+        output.result(f"fault          {recording.struck.in_words()}")
     if found.other_version:
         output.result(f"recorded       with {request.engine.name} {found.other_version}")
     output.result(
@@ -246,6 +275,7 @@ def _replay(state: str, asked: Asked, output: Output) -> int:
             "engine": request.engine.name,
             "recorded_version": recording.facts.engine_version,
             "contract": str(wanted),
+            "fault": recording.struck.as_json() if recording.struck is not None else None,
             "state": state,
             "verdict": judgement.verdict.value,
             "aside": judged.aside,

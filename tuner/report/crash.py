@@ -71,6 +71,7 @@ def as_json(
             "disagreements": _disagreements(verdict),
             "recovery_ignores": list(recovery_ignores),
         },
+        "fault": evidence.recording.struck.as_json() if evidence.recording.struck else None,
         "engine_limits": [asdict(limit) for limit in verdict.limits],
         "recording": evidence.recording.describe(),
         "controls": {control.name: control.as_json() for control in evidence.controls},
@@ -111,11 +112,14 @@ def as_text(
                 f"up to {vanished} covered acks are gone"
             )
         elif vanished:
-            why = " and ".join(recovery_ignores) or "no setting that is known to"
+            failed = ["the failed call"] if evidence.recording.struck else []
+            why = " and ".join([*recovery_ignores, *failed]) or "no setting that is known to"
             lines.append(
                 f"               recovery ignored durable bytes: up to {vanished} covered acks are gone; "
                 f"{why} explains it"
             )
+    if evidence.recording.struck is not None:
+        lines.append(f"fault          {evidence.recording.struck.in_words()}")
     for fault in evidence.recording.facts.faults:
         lines.append(f"write log      not believed: {fault}")
     for note in evidence.recording.facts.notes:

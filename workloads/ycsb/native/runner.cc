@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <mutex>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -52,10 +53,18 @@ class Background {
  private:
   void flush(bool sync) {
     ++calls_;
-    if (!database_.flush_wal(sync).empty()) ++errors_;
+    // RocksDB counts a sync before it tries it, and after a failure those too that it does not try (db_impl.cc,
+    // SyncWAL): the count is not read meanwhile, and not any more after one that failed.
+    std::unique_lock<std::mutex> lock(syncing_, std::defer_lock);
+    if (sync) lock.lock();
+    if (database_.flush_wal(sync).empty()) return;
+    ++errors_;
+    if (sync) counts_attempts_ = true;
   }
 
   void sample_syncs() {
+    std::lock_guard<std::mutex> lock(syncing_);
+    if (counts_attempts_) return;
     const uint64_t before = dt_ledger_position(header_);
     const uint64_t counter = database_.wal_syncs().value_or(0);
     dt_ledger_store_sync_sample(header_, before, counter, dt_ledger_position(header_));
@@ -63,6 +72,8 @@ class Background {
 
   Database& database_;
   dt_ledger_header* header_;
+  std::mutex syncing_;
+  bool counts_attempts_ = false;
   std::atomic<uint64_t> calls_{0};
   std::atomic<uint64_t> errors_{0};
   std::optional<Periodic> flush_;
