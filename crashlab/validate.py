@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from crashlab.controls import Control, run_controls
 from crashlab.judging.evidence import CrashEvidence
-from crashlab.judging.judge import RecoveredState, recover_states
+from crashlab.judging.judge import Budget, RecoveredState, recover_states
 from crashlab.kill import KilledRun, MeasurePlan, measure_and_kill
 from crashlab.models import MODELS
 from crashlab.models.names import Metadata
@@ -17,7 +17,7 @@ from crashlab.recording.recorded import Recording
 from crashlab.recording.recorder import Recorder
 from crashlab.reopen import missing_after_reopen
 from crashlab.states.double import DOUBLE, State
-from crashlab.states.plan import PlannedState, plan_states
+from crashlab.states.plan import PlannedState, plan_models
 from crashlab.subject import Subject
 from crashlab.twice import firsts_of, record_and_plan
 from engines.scratch import Scratch
@@ -35,16 +35,23 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class CrashPlan:
-    """How deep to look: crash states by model, the two runs' sizes, and how many states more are double."""
+    """How deep to look: crash states by model, for how long (None: until they are done), the two runs' sizes,
+    and how many states more are double."""
 
     states: dict[str, int]
     measure: MeasurePlan = field(default_factory=MeasurePlan)
     record: RecordPlan = field(default_factory=RecordPlan)
+    time_s: float | None = None
     double: int = 0
 
     @property
     def total_states(self) -> int:
         return sum(self.states.values()) + self.double
+
+    @property
+    def budget(self) -> Budget | None:
+        """The time for the states; one of each model is judged however long it takes."""
+        return None if self.time_s is None else Budget(self.time_s, len(self.states))
 
 
 def split_states(models: Collection[str], total: int, metadata: Metadata = "ordered") -> dict[str, int]:
@@ -107,10 +114,16 @@ class Lab:
             self.scratch.remove(work)
 
     def recover(
-        self, recording: Recording, subject: Subject, planned: Sequence[State]
+        self,
+        recording: Recording,
+        subject: Subject,
+        planned: Iterable[State],
+        budget: Budget | None = None,
     ) -> list[RecoveredState]:
-        """Rebuild and recover planned states of a recording."""
-        return recover_states(recording, _small(subject), planned, self.scratch, self.data, self.advance)
+        """Rebuild and recover planned states of a recording, as many as the budget has time for."""
+        return recover_states(
+            recording, _small(subject), planned, self.scratch, self.data, self.advance, budget
+        )
 
     def crash_again(
         self,
@@ -152,9 +165,13 @@ def validate(
     controls = lab.controls(subject, [*plan.states, *([DOUBLE] if plan.double else [])], seed)
     lab.say(f"recording {plan.record.operations} operations")
     recording = lab.record(subject, contract, plan.record, folder / "recording", seed)
-    planned = plan_all(recording, plan.states, seed)
-    lab.say(f"recovering {len(planned)} crash states")
-    states = lab.recover(recording, subject, planned)
+    if plan.budget is None:
+        planned = plan_all(recording, plan.states, seed)
+        lab.say(f"recovering {len(planned)} crash states")
+        states = lab.recover(recording, subject, planned)
+    else:
+        lab.say(f"recovering crash states for {plan.budget.time_s:g} s")
+        states = lab.recover(recording, subject, plan_in_turn(recording, plan.states, seed), plan.budget)
     if plan.double:
         lab.say(f"crashing recoveries too, in {plan.double} of the states")
         states += lab.crash_again(recording, subject, contract, states, plan.double, seed)
@@ -163,11 +180,12 @@ def validate(
 
 def plan_all(recording: Recording, states: dict[str, int], seed: int) -> list[PlannedState]:
     """The planned states of every model; none where the log is not to be believed."""
-    if not recording.believable:
-        return []
-    return [
-        state for model, count in states.items() for state in plan_states(recording.view, model, count, seed)
-    ]
+    return list(plan_in_turn(recording, states, seed))
+
+
+def plan_in_turn(recording: Recording, states: dict[str, int], seed: int) -> Iterator[PlannedState]:
+    """The same, each planned when it is asked for."""
+    return plan_models(recording.view, states, seed) if recording.believable else iter(())
 
 
 def _small(subject: Subject) -> Subject:

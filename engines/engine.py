@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol, Self
 
+from engines.event import EngineEvent, Step
 from engines.process import Watcher
 from engines.scratch import Scratch
 from knobs.catalogue import Settings
@@ -144,6 +145,15 @@ class LogReader(Protocol):
 
     def counted_sync(self, rank: int, newest_rank: int) -> bool:
         """Whether the engine's own counter counts a sync of this log while the newest is the other."""
+        ...
+
+    @property
+    def event_names(self) -> tuple[str, ...]:
+        """What the engine's people call its events, those too that a run may not have."""
+        ...
+
+    def events(self, steps: Sequence[Step]) -> Sequence[EngineEvent]:
+        """Its events, in order: ``steps`` are all of one log's."""
         ...
 
     def map_logs(self, files: Mapping[int, str], content: Callable[[int], bytes]) -> LogMap:

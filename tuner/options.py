@@ -31,13 +31,18 @@ RUN_TIME_MAX_S = 3_600.0
 """Of one measured run: every write of it has its 64 bytes of shared memory until it is judged."""
 
 
-def _run_time(text: str) -> str:
-    if seconds(text) > RUN_TIME_MAX_S:
+def _run_time(option: typer.CallbackParam, text: str) -> str:
+    where = option.opts[0]
+    if seconds(text, where) > RUN_TIME_MAX_S:
         raise InvalidInput(
-            f"'{text}' is longer than the limit of {RUN_TIME_MAX_S:g} s",
-            where="--time",
-            hint="use 30s or 5min",
+            f"'{text}' is longer than the limit of {RUN_TIME_MAX_S:g} s", where=where, hint="use 30s or 5min"
         )
+    return text
+
+
+def _time(text: str | None) -> str | None:
+    if text is not None:
+        seconds(text)
     return text
 
 
@@ -56,16 +61,20 @@ def _file(text: str) -> Path:
     return Path(text)
 
 
-RunTime = Annotated[
-    str,
+_RUN_TIME_HELP = "The measured time of one run, as 3s or 1min; at most 1h."
+RunTime = Annotated[str, typer.Option("--time", metavar="T", callback=_run_time, help=_RUN_TIME_HELP)]
+MeasuredTime = Annotated[str, typer.Option("--measure", metavar="T", callback=_run_time, help=_RUN_TIME_HELP)]
+"""Of a command whose --time is that of the whole."""
+StatesTime = Annotated[
+    str | None,
     typer.Option(
         "--time",
         metavar="T",
-        callback=_run_time,
-        help="The measured time of one run, as 3s or 1min; at most 1h.",
+        callback=_time,
+        help="How long crash states are judged, as 30s or 5min, the likeliest to break first; what is under "
+        "way is finished, and one of each model is judged in any case. With --states: whichever ends first.",
     ),
 ]
-
 
 MetadataRule = Annotated[
     Metadata,
@@ -351,17 +360,17 @@ TIME_MAX_DAYS = 30
 """Longer than any run; what is typed beyond it is a slip, and would never end."""
 
 
-def seconds(text: str) -> float:
-    """Seconds of `300s`, `5min`, `1h` or a bare number.
+def seconds(text: str, where: str = "--time") -> float:
+    """Seconds of `300s`, `5min`, `1h` or a bare number, which the option ``where`` was given.
 
     Raises InvalidInput for anything else, and for more than TIME_MAX_DAYS.
     """
     match = _TIME.fullmatch(text)
     if match is None or float(match[1]) <= 0:
-        raise InvalidInput(f"'{text}' is no time", where="--time", hint="use 300s, 5min or 1h")
+        raise InvalidInput(f"'{text}' is no time", where=where, hint="use 300s, 5min or 1h")
     found = float(match[1]) * _SECONDS[match[2]]
     if found > TIME_MAX_DAYS * 86_400:
         raise InvalidInput(
-            f"'{text}' is longer than {TIME_MAX_DAYS} days", where="--time", hint="use 300s, 5min or 1h"
+            f"'{text}' is longer than {TIME_MAX_DAYS} days", where=where, hint="use 300s, 5min or 1h"
         )
     return found

@@ -52,8 +52,8 @@ def _print(text: str, stream: TextIO) -> None:
 class Progress(Protocol):
     """How far some long work is."""
 
-    def start(self, total: int, what: str) -> None:
-        """Begin to count ``total`` steps of the work named ``what``."""
+    def start(self, total: int | None, what: str) -> None:
+        """Begin to count ``total`` steps of the work named ``what``; None where nobody knows how many."""
 
     def advance(self, n: int = 1, note: str = "") -> None:
         """``n`` more steps are done; ``note`` says what is going on now."""
@@ -99,7 +99,7 @@ class Output:
 class SilentProgress:
     """A Progress that says nothing."""
 
-    def start(self, total: int, what: str) -> None: ...
+    def start(self, total: int | None, what: str) -> None: ...
 
     def advance(self, n: int = 1, note: str = "") -> None: ...
 
@@ -120,27 +120,32 @@ class PlainProgress:
         self._interval_s = interval_s
         self._clock_s = clock_s
         self._what = ""
-        self._total = self._done = 0
+        self._total: int | None = 0
+        self._done = 0
         self._printed_at_s = 0.0
 
-    def start(self, total: int, what: str) -> None:
+    def start(self, total: int | None, what: str) -> None:
         self._what, self._total, self._done = what, total, 0
         self._line("")
 
     def advance(self, n: int = 1, note: str = "") -> None:
         self._done += n
-        if self._done >= self._total or self._clock_s() - self._printed_at_s >= self._interval_s:
+        is_last = self._total is not None and self._done >= self._total
+        if is_last or self._clock_s() - self._printed_at_s >= self._interval_s:
             self._line(note)
 
     def close(self) -> None:
-        if self._what and self._done < self._total:
+        if self._what and self._total is None:
+            self._line("")
+        elif self._what and self._done < (self._total or 0):
             self._line("stopped")
         self._what = ""
 
     def _line(self, note: str) -> None:
         self._printed_at_s = self._clock_s()
         tail = f": {note}" if note else ""
-        _print(f"{self._what} {self._done}/{self._total}{tail}", self._stream)
+        of = "" if self._total is None else f"/{self._total}"
+        _print(f"{self._what} {self._done}{of}{tail}", self._stream)
 
 
 class BarProgress:
@@ -162,7 +167,7 @@ class BarProgress:
         )
         self._task = self._rich.add_task("", total=None, note="", visible=False)
 
-    def start(self, total: int, what: str) -> None:
+    def start(self, total: int | None, what: str) -> None:
         self._rich.start()
         self._rich.reset(self._task, total=total, description=what, note="", visible=True)
 

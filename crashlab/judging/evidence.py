@@ -19,6 +19,7 @@ from crashlab.kill import KilledRun
 from crashlab.models import MODELS
 from crashlab.models.names import Metadata
 from crashlab.recording.recorded import Recording
+from crashlab.states.coverage import Coverage, coverage
 from crashlab.states.double import DOUBLE
 from knobs.contract import Contract
 
@@ -106,6 +107,13 @@ class CrashEvidence:
         return CrashVerdict(
             contract, kill, tuple(judged), kill_recovery_s, self.recording.disbelief, tuple(used)
         )
+
+    @cached_property
+    def coverage(self) -> Coverage | None:
+        """Which operations and events of the run the states fell into; None where there are none."""
+        if not self.states or not self.recording.believable:
+            return None
+        return coverage(self.recording.view, [state.planned.position for state in self.states])
 
 
 @dataclass(frozen=True)

@@ -1,18 +1,21 @@
 """Crash states rebuilt, recovered by the real engine, and judged.
 
 Recovering and judging are apart: a state is recovered once and may then be judged under any
-contract. It is recovered with the candidate's settings and read as the application would see it,
-then opened once more with neutral settings, because a candidate's own may hide damage; the worse of
-the two views counts. An exception inside a judgement is UNKNOWN, never HELD.
+contract. States of one content are recovered once, and each is judged at its own position. A state is
+recovered with the candidate's settings and read as the application would see it, then opened once more
+with neutral settings, because a candidate's own may hide damage; the worse of the two views counts. An
+exception inside a judgement is UNKNOWN, never HELD.
 """
 
 from __future__ import annotations
 
 import errno
+import math
 import os
 import shutil
 import threading
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -48,13 +51,15 @@ _LACKS_OF_THE_MACHINE = tuple(
 class RecoveredState:
     """What the engine made of one planned state; ``failure`` where the lab could not tell.
 
-    ``log_bytes`` is what recovery replayed where the engine tells it, else what the logs held.
+    ``log_bytes`` is what recovery replayed where the engine tells it, else what the logs held. ``same_as`` is
+    the state of the same content that comes before it, by its id, "" where none does.
     """
 
     planned: State
     recovered: Recovered | None
     failure: str = ""
     log_bytes: int = 0
+    same_as: str = ""
 
 
 Aside = Literal["", "posix", "engine-limit"]
@@ -72,22 +77,33 @@ class JudgedState:
     disagreement: Disagreement | None = None
     checks: tuple[str, ...] = ()
     aside: Aside = ""
+    same_as: str = ""
 
     @property
     def crash(self) -> CrashKind:
         return self.planned.crash
 
 
+@dataclass(frozen=True)
+class Budget:
+    """The seconds in which states may be begun, and how many of the first are recovered all the same."""
+
+    time_s: float
+    states_at_least: int
+
+
 def recover_states(
     recording: Recording,
     subject: Subject,
-    planned: Sequence[State],
+    planned: Iterable[State],
     scratch: Scratch,
     parent: Path,
     advance: Callable[[], None] = lambda: None,
+    budget: Budget | None = None,
     again: Callable[[RecordedRecovery], RecordedRecovery] = lambda log: log,
 ) -> list[RecoveredState]:
-    """Rebuild and recover every planned state, `workers_at_most` at a time.
+    """Rebuild and recover the planned states in their order, `workers_at_most` at a time; with a budget those
+    for which there is time. What is under way when the time is over is finished.
 
     ``parent`` takes the scratch folder, unless the engine's states are built in memory and there is room. The
     recoveries of double states are recorded already (crashlab/recording/recovery.py, which raises where they
@@ -95,13 +111,15 @@ def recover_states(
     """
     base = recording.base
     base_bytes = sum(path.stat().st_size for path in base.rglob("*") if path.is_file())
-    firsts = {state.first for state in planned if isinstance(state, DoubleState)}
+    planned = planned if budget else list(planned)
+    singles = planned if isinstance(planned, list) else ()
+    firsts = {state.first for state in singles if isinstance(state, DoubleState)}
     needed = (workers_at_most() + len(firsts)) * (base_bytes + recording.facts.log_bytes)
     work = scratch.folder(place_for(subject, needed, parent), "states")
     if subject.engine.runs_as is not None:
         work.chmod(0o711)
     try:
-        return _Recoverer(recording, subject, work, advance, again).recover(planned)
+        return _Recoverer(recording, subject, work, advance, again).recover(planned, budget)
     finally:
         scratch.remove(work)
 
@@ -142,27 +160,43 @@ class _Recoverer:
         self._advance = advance
         self._again = again
         self._is_given_up = threading.Event()
+        self._lock = threading.Lock()
+        self._taken: list[_Task] = []
+        self._alike: dict[tuple[str, bytes], list[int]] = {}
         self._builder = Builder(recording, work / "pool")
 
-    def recover(self, planned: Sequence[State]) -> list[RecoveredState]:
-        tasks = self._tasks(planned)
-        found = {state.planned.id: state for state in shared_out(tasks, self._worker, self._is_given_up)}
-        return [found[state.id] for state in planned]
+    def recover(self, planned: Iterable[State], budget: Budget | None = None) -> list[RecoveredState]:
+        queue, ends_s = self._tasks(planned), time.monotonic() + (budget.time_s if budget else math.inf)
+        least = budget.states_at_least if budget else 0
 
-    def _tasks(self, planned: Sequence[State]) -> list[_Task]:
-        """The states in order of what builds them: the run's log, and that of each first one's recovery."""
-        singles = [
-            _Task(state, "", self._builder, state) for state in planned if isinstance(state, PlannedState)
-        ]
-        doubles = [state for state in planned if isinstance(state, DoubleState)]
-        for number, first in enumerate(dict.fromkeys(state.first for state in doubles)):
-            builder, failure = self._of_recovery(first, self._work / f"first-{number}")
-            singles += [
-                _Task(state, first.id, builder, state.second, failure)
-                for state in doubles
-                if state.first == first
-            ]
-        return singles
+        def take() -> int | None:
+            """The number of the next task; None where there is none, or no time for it."""
+            with self._lock:
+                is_late = time.monotonic() >= ends_s and len(self._taken) >= least
+                task = None if is_late or self._is_given_up.is_set() else next(queue, None)
+                if task is None:
+                    return None
+                self._taken.append(task)
+                return len(self._taken) - 1
+
+        def work(_: Sequence[int], worker: int) -> list[tuple[int, RecoveredState]]:
+            return self._worker(take, worker)
+
+        return self._told(dict(shared_out(range(workers_at_most()), work, self._is_given_up)))
+
+    def _tasks(self, planned: Iterable[State]) -> Iterator[_Task]:
+        """The states in their order, each with what builds it: the run's log, or that of the recovery from
+        its first one."""
+        recoveries: dict[str, tuple[Builder | None, str]] = {}
+        for state in planned:
+            if isinstance(state, PlannedState):
+                yield _Task(state, "", self._builder, state)
+                continue
+            first = state.first
+            if first.id not in recoveries:
+                recoveries[first.id] = self._of_recovery(first, self._work / f"first-{len(recoveries)}")
+            builder, failure = recoveries[first.id]
+            yield _Task(state, first.id, builder, state.second, failure)
 
     def _of_recovery(self, first: PlannedState, folder: Path) -> tuple[Builder | None, str]:
         """What builds states of the recovery from a first one; or why its log decides nothing."""
@@ -172,34 +206,52 @@ class _Recoverer:
             return None, f"the recovery from {first.id}: {recovery.disbelief}"
         return Builder(recovery, folder / "pool", base_is_touched=True), ""
 
-    def _worker(self, tasks: Sequence[_Task], number: int) -> list[RecoveredState]:
-        folder = self._work / f"worker-{number}"
+    def _told(self, found: dict[int, RecoveredState]) -> list[RecoveredState]:
+        """What was made of each state, in order: of those of one content by the one that was recovered."""
+        for alike in self._alike.values():
+            done = next(found[number] for number in alike if number in found)
+            first = min(alike)
+            for number in alike:
+                same_as = "" if number == first else self._taken[first].state.id
+                found[number] = replace(done, planned=self._taken[number].state, same_as=same_as)
+        return [found[number] for number in range(len(self._taken))]
+
+    def _worker(self, take: Callable[[], int | None], worker: int) -> list[tuple[int, RecoveredState]]:
+        """What was made of the states that this worker took; those whose content another has are left out."""
+        number = take()
+        states: list[tuple[int, RecoveredState]] = []
+        if number is None:
+            return states
+        folder = self._work / f"worker-{worker}"
         folder.mkdir()
-        states, target, source = [], folder / "state", ""
+        target, source = folder / "state", ""
         with self._subject.workload.verifier(folder) as verifier:
-            for task in tasks:
-                if self._is_given_up.is_set():
-                    break
+            while number is not None:
+                task = self._taken[number]
                 if task.source != source:
                     # What another builder has made is not to be made over.
                     remove_tree(target)
                     source = task.source
-                states.append(self._recovered(verifier, task, folder, target))
+                made = self._recovered(verifier, task, number, folder, target)
+                states += [] if made is None else [(number, made)]
                 self._advance()
+                number = take()
         remove_tree(target)
         return states
 
-    def _recovered(self, verifier: Verifier[Any], task: _Task, folder: Path, target: Path) -> RecoveredState:
+    def _recovered(
+        self, verifier: Verifier[Any], task: _Task, number: int, folder: Path, target: Path
+    ) -> RecoveredState | None:
+        """What the engine made of the task's state; None where another one has the same content."""
         if task.builder is None:
             return RecoveredState(task.state, None, task.failure)
-        log_bytes = 0
+        builder, log_bytes = task.builder, 0
 
         def attempt() -> Recovered:
             """Build the state anew, over the one before, and recover it."""
             nonlocal log_bytes
-            assert task.builder is not None, "what cannot be built is not tried"
             try:
-                with task.builder.built(task.built_as, target) as built:
+                with builder.built(task.built_as, image, target) as built:
                     log_bytes = built.log_bytes
                     launch = self._subject.launch(folder).at(built.database)
                     return verifier.verify(launch, RECOVERY_DEADLINE_S, is_touched=built.is_touched)
@@ -207,6 +259,9 @@ class _Recoverer:
                 return not_recovered("mount", str(error))
 
         try:
+            image = builder.image(task.built_as)
+            if not self._is_first(task.source, builder.content(task.built_as, image), number):
+                return None
             recovered = recover_patiently(attempt)
             if recovered.redo is not None:
                 log_bytes = recovered.redo.log_bytes
@@ -215,6 +270,13 @@ class _Recoverer:
             # What is left of it is not to be made over: something may still be at work there.
             remove_tree(target)
             return RecoveredState(task.state, None, f"{type(error).__name__}: {error}")
+
+    def _is_first(self, source: str, content: bytes, number: int) -> bool:
+        """Whether no state of this content was taken before."""
+        with self._lock:
+            alike = self._alike.setdefault((source, content), [])
+            alike.append(number)
+            return len(alike) == 1
 
 
 def recover_patiently(attempt: Callable[[], Recovered]) -> Recovered:
@@ -246,9 +308,9 @@ def judge_states(
 def _judge_state(recording: Recording, state: RecoveredState, contract: Contract) -> JudgedState:
     planned = state.planned
     if not recording.believable:
-        return JudgedState(planned, Judgement.unknown(recording.disbelief), 0.0)
+        return JudgedState(planned, Judgement.unknown(recording.disbelief), 0.0, same_as=state.same_as)
     if state.recovered is None or state.failure:
-        return JudgedState(planned, Judgement.unknown(state.failure), 0.0)
+        return JudgedState(planned, Judgement.unknown(state.failure), 0.0, same_as=state.same_as)
     cut = recording.cut(planned.position)
     judgement = judge_recovered(recording.history, state.recovered, cut, contract, planned.crash)
     against_audit = None
@@ -261,7 +323,14 @@ def _judge_state(recording: Recording, state: RecoveredState, contract: Contract
             judgement = Judgement.unknown(
                 f"{against_audit.survived} writes survived that the audit calls exposed", judgement.acks
             )
-    return JudgedState(planned, judgement, state.recovered.recovery_s, against_audit, state.recovered.checks)
+    return JudgedState(
+        planned,
+        judgement,
+        state.recovered.recovery_s,
+        against_audit,
+        state.recovered.checks,
+        same_as=state.same_as,
+    )
 
 
 def judge_recovered(

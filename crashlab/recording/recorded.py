@@ -26,7 +26,7 @@ from crashlab.recording.write_log import Operation, WriteLog
 from crashlab.states.disk import BaseFile, Disk, Image
 from crashlab.states.horizon import Horizons
 from crashlab.states.lives import Life, lives
-from crashlab.states.plan import RunView
+from crashlab.states.run_view import RunView
 from engines.engine import FileRole, LogMap, LogReader
 from knobs.errors import InvalidInput
 from workloads.ledger import Ledger
@@ -253,6 +253,7 @@ class Recording(Logged):
             self.audit,
             self.role_of,
             self.facts.first_position,
+            self.reader,
             None if self.device is None else (self.device, self._device_horizons),
             _told_moments(self.struck) if self.struck else (),
         )

@@ -10,6 +10,8 @@ from pathlib import Path
 from crashlab.block.states import DiskStates
 from crashlab.models import MODELS
 from crashlab.recording.recorded import Logged
+from crashlab.states.digest import digest
+from crashlab.states.disk import Image
 from crashlab.states.materialise import Materialiser
 from crashlab.states.plan import PlannedState
 from engines.scratch import remove_tree
@@ -43,21 +45,29 @@ class Builder:
         _ = logged.horizons
 
     @contextmanager
-    def built(self, state: PlannedState, target: Path) -> Iterator[Built]:
-        """The state below ``target``, built anew or over one that was built here before; of a power cut on a
-        virtual disk it is mounted there as long as this lasts.
+    def built(self, state: PlannedState, image: Image, target: Path) -> Iterator[Built]:
+        """The state, whose image it is, below ``target``, built anew or over one that was built here before;
+        of a power cut on a virtual disk it is mounted there as long as this lasts.
 
         Raises OSError where it cannot be written, NotMounted where its file system does not come back.
         """
-        model = MODELS[state.model]
-        if self._disks is None or model.crash != "power-cut":
-            yield self.build(state, target)
+        disks = self._disks if state.crash == "power-cut" else None
+        if disks is None:
+            yield self._write(image, target)
             return
         remove_tree(target)
-        image = self._logged.image(model, state.position, state.seed)
-        with self._disks.built(image, target) as database:
+        with disks.built(image, target) as database:
             # What the file system has made of its files is not known.
             yield Built(database, True, 0)
+
+    def image(self, state: PlannedState) -> Image:
+        """What the crash leaves of the files, or of the virtual disk."""
+        return self._logged.image(MODELS[state.model], state.position, state.seed)
+
+    def content(self, state: PlannedState, image: Image) -> bytes:
+        """One for each content that recovery reads."""
+        is_disk = self._disks is not None and state.crash == "power-cut"
+        return digest(image, (lambda _: True) if is_disk else self._materialiser.reads)
 
     def build(self, state: PlannedState, target: Path) -> Built:
         """The files' own state below ``target``, anew or over one that was built here before.
@@ -65,7 +75,12 @@ class Builder:
         Raises OSError where it cannot be written.
         """
         logged = self._logged
-        image = MODELS[state.model].image(logged.disk, logged.horizons, state.position, state.seed)
+        return self._write(
+            MODELS[state.model].image(logged.disk, logged.horizons, state.position, state.seed), target
+        )
+
+    def _write(self, image: Image, target: Path) -> Built:
+        logged = self._logged
         database = self._materialiser.build(image, target)
         roles = {path: logged.reader.role(path) for path in image.files}
         logs = [target / path for path, role in roles.items() if role == "wal"]

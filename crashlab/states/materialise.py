@@ -58,11 +58,7 @@ class Materialiser:
             shutil.rmtree(target)
         database.mkdir(parents=True, exist_ok=True)
         inside = DATABASE_FOLDER + "/"
-        files = {
-            path: file
-            for path, file in image.files.items()
-            if path.startswith(inside) and self._is_recorded(path)
-        }
+        files = {path: file for path, file in image.files.items() if self.reads(path)}
         copied = set()
         if is_copied:
             copied = self._copy_base(files, target)
@@ -136,10 +132,12 @@ class Materialiser:
             Path(folder).rmdir()
         return own
 
-    def _is_recorded(self, path: str) -> bool:
-        """Asked of every file of every state, and the same in each."""
+    def reads(self, path: str) -> bool:
+        """Whether a file or folder of an image is a part of the database that is built of it."""
+        # Asked of every file of every state, and the same in each.
         if path not in self._recorded:
-            self._recorded[path] = not self._reader.unrecorded(path)
+            inside = path.startswith(DATABASE_FOLDER + "/")
+            self._recorded[path] = inside and not self._reader.unrecorded(path)
         return self._recorded[path]
 
     def _pooled(self, file: FileImage) -> Path:

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from engines.engine import FileRole, LogMap, LogOrder, LogPlace
+from engines.event import EngineEvent, Step
+from engines.postgresql import events
 from engines.postgresql.control_file import ControlFile
 from engines.postgresql.wal import SEGMENT_NAME, Stream, segment_number
 
@@ -81,6 +83,13 @@ class PostgresqlLogReader:
         """pg_stat_wal.wal_sync counts every sync of a segment in use (xlog.c, issue_xlog_fsync)."""
         del rank, newest_rank
         return True
+
+    @property
+    def event_names(self) -> tuple[str, ...]:
+        return events.NAMES
+
+    def events(self, steps: Sequence[Step]) -> list[EngineEvent]:
+        return events.events(steps, self.role, self.log_rank)
 
     def map_logs(self, files: Mapping[int, str], content: Callable[[int], bytes]) -> LogMap:
         """Where the commit of every transaction with an owner ends."""

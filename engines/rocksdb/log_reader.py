@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from engines.engine import FileRole, LogMap, LogOrder, LogPlace, Released
+from engines.event import EngineEvent, Step
+from engines.rocksdb import events
 from engines.rocksdb.log_format import CompressedLog
 from engines.rocksdb.manifest import edits
 from engines.rocksdb.wal import located_writes
@@ -52,6 +54,13 @@ class RocksdbLogReader:
     def counted_sync(self, rank: int, newest_rank: int) -> bool:
         """WAL_FILE_SYNCED ticks once for a round that ends with the newest WAL (db_impl_write.cc)."""
         return rank == newest_rank
+
+    @property
+    def event_names(self) -> tuple[str, ...]:
+        return events.NAMES
+
+    def events(self, steps: Sequence[Step]) -> list[EngineEvent]:
+        return events.events(steps, self.role, self.log_rank)
 
     def map_logs(self, files: Mapping[int, str], content: Callable[[int], bytes]) -> LogMap:
         places: list[LogPlace] = []

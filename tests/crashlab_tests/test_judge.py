@@ -183,6 +183,8 @@ def test_an_interrupt_does_not_wait_for_the_states_that_are_left(tmp_path: Path)
     """Ctrl-C comes to the thread that waits; the workers end with the state that they are at."""
     tape, log_map = recorded_log(LATER)
     subject, waits, workers = MagicMock(), threading.get_ident(), workers_at_most()
+    # Each state has a content of its own, or nobody would recover it.
+    writes = [tape.write(1, 100 + 10 * number, b"0123456789") for number in range(5 * workers)]
     recoverer = _Recoverer(recording(tape.disk(), LATER, log_map), subject, tmp_path, lambda: None)
     all_begun = threading.Barrier(workers, lambda: signal.pthread_kill(waits, signal.SIGINT))
     begun: list[int] = []
@@ -196,7 +198,7 @@ def test_an_interrupt_does_not_wait_for_the_states_that_are_left(tmp_path: Path)
         return recovered(WHOLE)
 
     subject.workload.verifier.return_value.__enter__.return_value.verify = verify
-    planned = [PlannedState("cache", 21 + number % 4, number, "uniform", "") for number in range(5 * workers)]
+    planned = [PlannedState("cache", write.begin, 1, "uniform", "") for write in writes]
     # What pytest was started from may have it ignored, as a shell has it for what runs in its background.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:

@@ -86,6 +86,8 @@ def test_no_position_has_a_wider_window_than_the_widest_peak(steps: list[str]) -
     audit = audit_run(lives(disk), Horizons(disk), audit_of.log_map, audit_of.history)
     timeline = Timeline(disk.operations, audit_of.history)
     for crash in (KILL, CUT):
+        for peak in audit.peaks(timeline, len(steps), crash):
+            assert peak == audit.peak_at(peak.position, timeline, crash)
         widest = max((peak.window_ms for peak in audit.peaks(timeline, 1, crash)), default=0.0)
         windows = [
             audit.peak_at(position, timeline, crash).window_ms

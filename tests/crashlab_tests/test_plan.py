@@ -1,4 +1,4 @@
-"""The plan of crash states: reproducible, within its budget, and from every source."""
+"""The plan of crash states: reproducible, likeliest first, from every source, the models side by side."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crashlab.models import MODELS
+from crashlab.models.covering import changes_before
 from crashlab.models.partial import PartialModel
 from crashlab.recording.write_log import Kind
-from crashlab.states.plan import RunView, plan_states
+from crashlab.states.plan import plan_models, plan_states
+from crashlab.states.run_view import RunView
 from crashlab.validate import split_states
 from engines.engine import LogMap, LogOrder, LogPlace
 from tests.crashlab_tests.histories import W, history
@@ -21,7 +23,7 @@ from tests.crashlab_tests.tapes import Tape
 
 
 def view(puts: int = 200, syncs: bool = True) -> RunView:
-    """A run with a log, tables, renames and removals; a sync after every tenth write."""
+    """A run with a log, tables, renames and another log; a sync after every tenth write."""
     tape = Tape()
     tape.create("db/000001.log", 1)
     tape.fsync_folder()
@@ -34,6 +36,10 @@ def view(puts: int = 200, syncs: bool = True) -> RunView:
         places.append(LogPlace(1, number + 1, 0, 10 * (number + 1)))
         if syncs and number % 10 == 9:
             tape.fdatasync(1)
+        if number == 30:
+            tape.create("db/000002.log", 2)
+            tape.write(2, 0, b"0123456789")
+            tape.fdatasync(2)
         if number % 50 == 25:
             inode = 100 + number
             tape.create(f"db/{number:06d}.sst", inode)
@@ -50,20 +56,48 @@ def run() -> RunView:
     return view()
 
 
-@pytest.mark.parametrize("states", [3, 10, 30, 100])
-def test_every_source_has_its_share(run: RunView, states: int) -> None:
-    planned = plan_states(run, "synced", states, 1)
+@pytest.mark.parametrize("states", [6, 10, 30])
+@pytest.mark.parametrize("model", ["cache", "synced", "torn", "reordered"])
+def test_every_source_has_its_share(run: RunView, model: str, states: int) -> None:
+    planned = plan_states(run, model, states, 1)
     assert len(planned) == states
     shares = Counter(state.source for state in planned)
-    assert set(shares) == {"exposure", "event", "uniform"} or states < 4
-    assert shares["exposure"] >= states // 3 or shares["exposure"] >= 20
-    assert shares["event"] <= states // 3 + 1
+    assert {"exposure", "event", "operation", "uniform"} <= set(shares)
+    assert shares["uniform"] >= states // 6 and shares["event"] + shares["operation"] >= states // 4
+
+
+def test_fewer_states_of_a_model_are_the_first_of_more(run: RunView) -> None:
+    for model in MODELS:
+        more = plan_states(run, model, 60, 7)
+        assert all(plan_states(run, model, states, 7) == more[:states] for states in (1, 2, 5, 20, 59))
+
+
+SHARES = {"cache": 10, "synced": 5, "torn": 5, "synced-posix": 3}
+
+
+def test_the_models_go_side_by_side_the_first_of_each_before_all_others(run: RunView) -> None:
+    together = list(plan_models(run, SHARES, 3))
+    assert [state.model for state in together[: len(SHARES)]] == list(SHARES)
+    for model, share in SHARES.items():
+        own = [state for state in together if state.model == model]
+        assert own == plan_states(run, model, share, 3)
+    for judged in range(len(SHARES), len(together)):
+        counts = Counter(state.model for state in together[:judged])
+        done = [counts[model] / share for model, share in SHARES.items()]
+        # A state's own share of its model is the most by which that can be ahead.
+        assert max(done) - min(done) <= 1 / min(SHARES.values())
+    assert list(plan_models(run, SHARES, 3)) == together
+
+
+def test_a_plan_is_made_as_far_as_it_is_asked_for(run: RunView) -> None:
+    endless = plan_models(run, dict.fromkeys(MODELS, 10**9), 3)
+    assert len({next(endless).id for _ in range(100)}) == 100
 
 
 def test_the_end_of_the_run_and_the_widest_window_are_always_looked_at(run: RunView) -> None:
-    chosen = {state.position for state in plan_states(run, "synced", 3, 1)}
+    chosen = [state.position for state in plan_states(run, "synced", 3, 1)]
     (widest,) = run.audit.peaks(run.timeline, 1)
-    assert {run.timeline.last_position, widest.position} <= chosen
+    assert chosen[:2] == [widest.position, run.timeline.last_position]
 
 
 def test_of_few_states_that_tear_writes_the_first_is_where_most_are_unsynced(run: RunView) -> None:
@@ -81,7 +115,6 @@ def test_a_plan_keeps_its_budget_and_repeats_itself(states: int, seed: int) -> N
     assert planned == plan_states(run, "cache", states, seed)
     assert 1 <= len(planned) <= states
     assert len({state.id for state in planned}) == len(planned)
-    assert [state.position for state in planned] == sorted(state.position for state in planned)
     assert all(run.first_position < state.position <= run.timeline.last_position for state in planned)
 
 
@@ -97,19 +130,20 @@ def test_other_seeds_and_models_draw_other_moments(run: RunView) -> None:
     assert len(set(plans)) == len(plans)
 
 
-def test_events_are_inside_or_just_after_an_operation_of_their_kind(run: RunView) -> None:
-    events = [
+def test_operations_are_those_that_a_position_is_inside_of_or_just_after(run: RunView) -> None:
+    aimed = [
         state
         for seed in range(10)
         for state in plan_states(run, "cache", 60, seed)
-        if state.source == "event"
+        if state.source == "operation"
     ]
     kinds = set()
-    for state in events:
+    for state in aimed:
         where, label = state.why.split(" a ")
         kinds.add(label)
         kind = Kind[label.split(" of ")[0].upper()]
-        at = [o for o in run.disk.operations if o.kind is kind and run.role(o) == label.split(" of ")[1]]
+        at = next(ops for each, ops in run.classes.items() if str(each) == label)
+        assert all(operation.kind is kind for operation in at)
         if where == "inside":
             assert any(o.begin < state.position <= (o.end or 0) for o in at)
         else:
@@ -183,7 +217,7 @@ def test_the_moments_are_aimed_at_when_two_logs_are_not_synced(model: str) -> No
     run = crossing(syncs_first=False)
     ((begin, end),) = run.crossings
     aimed = [state for state in plan_states(run, model, 20, 1) if state.source == "logs"]
-    assert len(aimed) == 5 and all(begin <= state.position <= end for state in aimed)
+    assert len(aimed) >= 5 and all(begin <= state.position <= end for state in aimed)
     chosen = MODELS[model]
     assert isinstance(chosen, PartialModel)
     drawn = {chosen.how(state.position, state.seed) for state in aimed}
@@ -193,3 +227,24 @@ def test_the_moments_are_aimed_at_when_two_logs_are_not_synced(model: str) -> No
 
 def test_a_log_that_is_synced_before_the_next_one_is_no_such_moment() -> None:
     assert crossing(syncs_first=True).crossings == []
+
+
+def test_what_is_unsynced_at_a_sync_is_what_no_sync_had_covered(run: RunView) -> None:
+    tape = Tape()
+    for inode in (1, 2):
+        tape.create(f"db/{inode:06d}.sst", inode)
+    tape.write(1, 0, b"one")
+    tape.write(2, 0, b"two")
+    first, second = tape.fsync(1), tape.fsync(2)
+    past = history([W(1, 0, tape.begin(), tape.begin())])
+    short = replace(recording(tape.disk(), past).view, role=lambda _: "relation")
+    # The second begins at the very position from which the first is done.
+    assert second.begin == (first.end or 0) + 1
+    assert short.unsynced == [(first.begin, 2), (second.begin, 1)]
+    data = replace(run, role=lambda _: "relation")
+    for position, writes in data.unsynced:
+        assert writes == sum(
+            change.kind is Kind.WRITE and not is_durable
+            for file in run.disk.files
+            for change, is_durable in changes_before(file, run.horizons, position, position)
+        )

@@ -71,6 +71,17 @@ def test_unfinished_work_is_told() -> None:
     assert stream.getvalue() == "trials 0/3\ntrials 1/3: stopped\n"
 
 
+def test_work_of_which_nobody_knows_how_much_it_is_ends_with_what_was_done() -> None:
+    stream = io.StringIO()
+    progress = PlainProgress(stream, clock_s=Clock())
+    progress.start(None, "states")
+    for _ in range(4):
+        progress.advance()
+    progress.close()
+    progress.close()
+    assert stream.getvalue() == "states 0\nstates 4\n"
+
+
 def test_progress_is_plain_where_there_is_no_terminal_and_silent_when_quiet() -> None:
     assert isinstance(Output().progress(), PlainProgress)
     assert isinstance(Output(quiet=True).progress(), SilentProgress)

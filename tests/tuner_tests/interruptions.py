@@ -15,7 +15,7 @@ COMMAND = (
     "rocksdb",
     "--states",
     "12",
-    "--time",
+    "--measure",
     "0.5",
     "--operations",
     "1500",

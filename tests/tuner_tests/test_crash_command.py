@@ -29,7 +29,7 @@ from tuner.commands.crash import _refuse_without_control, parse_any_state, parse
 
 pytestmark = pytest.mark.slow
 
-QUICK = ("--states", "9", "--time", "0.3", "--operations", "1000", "--scale", "2")
+QUICK = ("--states", "9", "--measure", "0.3", "--operations", "1000", "--scale", "2")
 
 
 @pytest.fixture
@@ -566,3 +566,38 @@ def test_a_model_without_controls_replays_nothing() -> None:
     with pytest.raises(InvalidInput, match="torn has no control for rocksdb") as refused:
         _refuse_without_control(parse_state("torn@7#1"), request)
     assert refused.value.hint == "use one of cache"
+
+
+def test_states_are_judged_for_a_time(room: Room, seed: int) -> None:
+    words = ("--measure", "0.3", "--operations", "1000", "--scale", "2", "--seed", str(seed))
+    ended = room.run("crash", "rocksdb", *words, "--time", "0.1s", "--json")
+    assert ended.code == 0, ended
+    document = ended.document
+    assert document["budget"] == {"states": None, "time_s": 0.1}
+    states = document["states"]
+    assert [state["model"] for state in states[: len(CONTROLS)]][:2] == ["cache", "synced"]
+    assert {state["model"] for state in states} == {"cache", *document["power_cut"]["models"]}
+    assert f"states         {len(states)} judged in 0.1 s: " in ended.err
+    assert all(
+        not state["same_as"] or state["same_as"] in {each["id"] for each in states} for state in states
+    )
+    covered = document["coverage"]
+    assert covered["cells"] == len(covered["operations"]) > 0 < covered["covered"]
+    assert "coverage       " in ended.err and {"memtable flush", "WAL switch"} <= set(covered["event_states"])
+    # Whichever ends first.
+    both = room.run("crash", "rocksdb", *words, "--time", "10min", "--states", "6", "--json")
+    assert both.document["budget"] == {"states": 6, "time_s": 600.0} and len(both.document["states"]) == 7
+    assert "states         7 of 7 judged in 600 s: " in both.err
+
+
+@pytest.mark.parametrize(
+    "words", [("--time", "0s"), ("--time", "soon"), ("--measure", "0s"), ("--measure", "2h")]
+)
+def test_a_wrong_time_is_refused_by_the_name_of_its_option(room: Room, words: tuple[str, str]) -> None:
+    assert refused(room, *words)["where"] == words[0]
+
+
+def test_a_replay_takes_no_budget(room: Room) -> None:
+    for words in (("--time", "5s"), ("--measure", "5s"), ("--states", "30")):
+        error = refused(room, "--study", "x", "--replay", "cache@7#1", *words)
+        assert words[0] in error["what"]

@@ -18,7 +18,7 @@ from tests.crashlab_tests.histories import W, history, initial_rows, rows
 from tests.crashlab_tests.runs import killed, recorded_log, recording, recovered, state
 from tuner.report import crash as crash_report
 from tuner.report.findings import finding_lines
-from tuner.report.held import BOUND_STATES_MIN, bound_lines
+from tuner.report.held import BOUND_STATES_MIN, Depth, bound_lines
 
 HELD, UNKNOWN, BROKEN = Verdict.HELD, Verdict.UNKNOWN, Verdict.BROKEN
 NAMES = [f"{name}.{pick}" for name in ("cache", "kill", "synced") for pick in ("lossy", "honest")]
@@ -85,6 +85,43 @@ def test_where_it_broke_is_told_only_of_what_broke() -> None:
 
 def test_how_many_states_of_which_model_is_told() -> None:
     assert "states         6 judged: cache 1, synced 5\n" in text(evidence(states=5))
+
+
+@pytest.mark.parametrize(
+    ("depth", "said"),
+    [
+        (Depth(30, None, 33), "6 judged: cache"),
+        (Depth(30, 5.0, 33), "6 of 33 judged in 5 s: cache"),
+        (Depth(None, 0.5, 10_999), "6 judged in 0.5 s: cache"),
+    ],
+)
+def test_how_many_were_judged_of_how_many_and_in_which_time_is_told(depth: Depth, said: str) -> None:
+    found = evidence(states=5)
+    verdict = found.under(Contract("strict"))
+    assert f"states         {said} 1, synced 5\n" in crash_report.as_text(
+        found, verdict, [], [], str, "duratune crash", depth
+    )
+
+
+def test_states_with_the_content_of_another_are_told_and_named() -> None:
+    found = evidence(states=3)
+    same = f"synced@{END}#1"
+    first, second, *others = found.states
+    alike = replace(found, states=[first, second, *(replace(each, same_as=same) for each in others)])
+    assert "4 judged: cache 1, synced 3; 2 of them with the content of another\n" in text(alike)
+    assert [each["same_as"] for each in document(alike)["states"]] == ["", "", same, same]
+    assert "content of another" not in text(found)
+
+
+def test_what_the_states_covered_is_told_and_kept() -> None:
+    found = evidence()
+    assert found.coverage is not None
+    kept = document(found)["coverage"]
+    assert kept == found.coverage.as_json()
+    assert f"coverage       {kept['covered']} of {kept['cells']} (operation x role x phase)" in text(found)
+    disbelieved = replace(found, states=[])
+    assert disbelieved.coverage is None and document(disbelieved)["coverage"] == {}
+    assert "coverage" not in text(disbelieved)
 
 
 def test_a_bound_that_says_nothing_is_not_told() -> None:

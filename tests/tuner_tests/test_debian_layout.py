@@ -17,7 +17,7 @@ from tests.tuner_tests.crash_runs import Room
 
 pytestmark = pytest.mark.usefixtures("native_parts", "postgresql")
 
-QUICK = ("--states", "3", "--time", "0.3", "--operations", "300", "--scale", "1", "--seed", "5")
+QUICK = ("--states", "3", "--measure", "0.3", "--operations", "300", "--scale", "1", "--seed", "5")
 
 
 @dataclass(frozen=True)

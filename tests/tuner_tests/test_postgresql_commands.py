@@ -22,7 +22,7 @@ from tuner import cli
 
 pytestmark = pytest.mark.usefixtures("native_parts", "postgresql")
 
-QUICK = ("--states", "8", "--time", "0.5", "--operations", "1000", "--scale", "1", "--seed", "5")
+QUICK = ("--states", "8", "--measure", "0.5", "--operations", "1000", "--scale", "1", "--seed", "5")
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives the server another user")
 Refused = Callable[..., dict[str, str]]
 
@@ -246,7 +246,7 @@ def test_a_script_of_the_users_is_told_what_was_added(room: Room) -> None:
     assert ended.code == 0, ended
     assert (
         "wrapped in BEGIN and END, with a rider insert" in ended.out
-        and "checked        8 states" in ended.out
+        and "checked        7 states" in ended.out
     )
     (room.folder / "fails.sql").write_text("INSERT INTO nothing VALUES (1);\n")
     failed = room.run(

@@ -52,7 +52,8 @@ def test_a_load_that_cannot_fit_is_refused_with_what_it_needs(tmp_path: Path) ->
     [
         (("--scale", "99999999999"), "--scale", "1000000"),
         (("--operations", "99999999999"), "--operations", "1000000"),
-        (("--time", "2h"), "--time", "3600"),
+        (("--measure", "2h"), "--measure", "3600"),
+        (("--measure", "soon"), "--measure", "is no time"),
         (("--time", "99999999h"), "--time", "longer than"),
         (("-p", "recordcount=99999999999999"), "-p", "1000000000"),
         (("-p", "fieldlength=9999999999"), "-p", str(1 << 30)),

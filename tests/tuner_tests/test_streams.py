@@ -185,7 +185,7 @@ def test_only_a_study_is_resumed(
 @pytest.mark.usefixtures("native_parts")
 def test_a_verdict_does_not_hang_on_who_reads_it(tmp_path: Path) -> None:
     """Without stdout a broken configuration still ends with 1; a stdout that is full leaves no folder."""
-    words = ("crash", "rocksdb", "--scale", "1", "--time", "0.3", "--operations", "500", "--states", "6")
+    words = ("crash", "rocksdb", "--scale", "1", "--measure", "0.3", "--operations", "500", "--states", "6")
     broken = (*words, "--contract", "strict", "--seed", "3")
     done = subprocess.run(
         [*PROGRAM, *broken], cwd=tmp_path, stderr=subprocess.PIPE, text=True, preexec_fn=_close_stdout

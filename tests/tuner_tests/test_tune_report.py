@@ -336,5 +336,5 @@ def test_the_repeat_command_is_the_same_request(tmp_path: Path) -> None:
     assert (again.contract, again.clients) == (request.contract, request.clients)
     # Not the study's seed: the fresh run's, with its states and its length.
     assert again.seed == 4_711 and given["--states"] == "45"
-    assert (options_seconds(given["--time"]), given["--operations"]) == (0.7, str(RecordPlan().operations))
+    assert (options_seconds(given["--measure"]), given["--operations"]) == (0.7, str(RecordPlan().operations))
     assert again.settings.items() >= FASTER.items()

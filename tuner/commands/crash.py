@@ -36,12 +36,15 @@ from tuner.recorders import RecorderChoice
 from tuner.replay import Reopened, bound_to_recording
 from tuner.report import crash as crash_report
 from tuner.report.findings import finding_lines
+from tuner.report.held import Depth
 from tuner.report.settings import in_short
 from tuner.request import Request, open_lab, resolve_asked
 from tuner.static_check import differences, predicted, recovery_ignores
 
 SIZE = Size(records=20_000, scale=1)
-STATES, TIME = 30, "3s"
+STATES, STATES_MAX = 30, 10_000
+"""By default, and where the time alone sets the end."""
+MEASURE = "3s"
 OPERATIONS = 6_000
 OPERATIONS_S = 20.0
 """Under a slow --target fewer are recorded: as many as come in this time."""
@@ -56,9 +59,16 @@ REPLAY_TAKES = frozenset(("engine", "contract", "bindir", "study", "json", "quie
 def command(
     asked: Asked,
     states: Annotated[
-        int, typer.Option("--states", min=3, max=10_000, help="Crash states to judge.")
-    ] = STATES,
-    time: options.RunTime = TIME,
+        int | None,
+        typer.Option(
+            "--states",
+            min=3,
+            max=STATES_MAX,
+            help=f"Crash states to judge; default {STATES}, with --time as many as it has time for.",
+        ),
+    ] = None,
+    time: options.StatesTime = None,
+    measure: options.MeasuredTime = MEASURE,
     operations: Annotated[
         int | None,
         typer.Option(
@@ -100,8 +110,9 @@ def command(
         _refuse_changes(
             asked,
             {
-                "--states": states != STATES,
-                "--time": time != TIME,
+                "--states": states,
+                "--time": time,
+                "--measure": measure != MEASURE,
                 "--operations": operations,
                 "--metadata": metadata != "ordered",
                 "--strict-model": strict_model,
@@ -113,9 +124,9 @@ def command(
             },
         )
         return _replay(replay, asked, output)
-    chosen = RecorderChoice.of(recorder, file_system, mount_options, metadata)
+    recorded_by = RecorderChoice.of(recorder, file_system, mount_options, metadata)
     request = replace(
-        resolve_asked(asked, SIZE), metadata=metadata, strict_model=strict_model, recorder=chosen
+        resolve_asked(asked, SIZE), metadata=metadata, strict_model=strict_model, recorder=recorded_by
     )
     if request.idle:
         raise Undecided(
@@ -127,19 +138,23 @@ def command(
     if fault is not None:
         record = replace(record, fault=_fault(fault, request), provoke=PROVOKE_FAULT)
     name = folders.default_name(asked.engine, request.workload.name, request.contract, "crash-")
-    double = 0 if no_double else double_share(states)
+    time_s = None if time is None else options.seconds(time)
+    chosen = STATES if states is None and time is None else states
+    double = 0 if no_double or request.recorder.name != "preload" else double_share(chosen or STATES)
     plan = CrashPlan(
-        request.states(states - double),
-        MeasurePlan(measure_s=options.seconds(time), target_per_s=request.target_per_s),
+        request.states(STATES_MAX if chosen is None else chosen - double),
+        MeasurePlan(measure_s=options.seconds(measure), target_per_s=request.target_per_s),
         record,
+        time_s,
         double,
     )
+    depth = Depth(chosen, time_s, plan.total_states)
     folder = folders.for_one_run(asked.study, name)
     # A run that did not get to its document cannot be replayed: it leaves no folder behind.
     with exclusive(folder), folders.kept_with(folder, DOCUMENT):
         output.result(f"contract       {request.contract}: {request.contract.in_words()}")
         output.result(_asked(request))
-        return _crash(request, plan, folder, asked.data, output)
+        return _crash(request, plan, depth, folder, asked.data, output)
 
 
 def _record_plan(operations: int | None, target_per_s: float) -> RecordPlan:
@@ -164,7 +179,9 @@ def _fault(text: str, request: Request) -> Fault:
     return fault
 
 
-def _crash(request: Request, plan: CrashPlan, folder: Path, data: Path | None, output: Output) -> int:
+def _crash(
+    request: Request, plan: CrashPlan, depth: Depth, folder: Path, data: Path | None, output: Output
+) -> int:
     for note in request.notes:
         output.note(note)
     with open_lab(request, folder, data, say=output.note) as (lab, bound, _):
@@ -172,7 +189,7 @@ def _crash(request: Request, plan: CrashPlan, folder: Path, data: Path | None, o
         lab = replace(lab, say=output.note, advance=progress.advance)
         came_from = origin(bound, lab.data, recorder=lab.recorder.name, models=bound.models)
         try:
-            progress.start(plan.total_states, "crash states")
+            progress.start(plan.total_states if plan.time_s is None else None, "crash states")
             evidence = validate(bound.subject(), bound.contract, plan, lab, folder, bound.seed)
         finally:
             progress.close()
@@ -197,10 +214,11 @@ def _crash(request: Request, plan: CrashPlan, folder: Path, data: Path | None, o
         recovery_ignores=ignores,
         name_of=bound.name_of,
         replay=again,
+        depth=depth,
     )
     document["study"] = str(folder)
     _save(folder / DOCUMENT, document)
-    output.result(crash_report.as_text(evidence, verdict, findings, ignores, bound.name_of, again))
+    output.result(crash_report.as_text(evidence, verdict, findings, ignores, bound.name_of, again, depth))
     output.document(document)
     return crash_report.EXIT_CODES[verdict.verdict]
 

@@ -149,7 +149,7 @@ def _unused_properties(workload: YcsbWorkload) -> list[Finding]:
             value,
             "",
             "nothing",
-            "duratune's own options set the rate (bench --target) and the length (--time) of a run",
+            "duratune's own options set a run's rate (--target) and length (bench --time, else --measure)",
             workload.properties.where,
         )
         for name, value in workload.properties.ignored.items()

@@ -13,8 +13,9 @@ from crashlab.judging.judge import Aside, JudgedState
 from crashlab.judging.verdict import LostWrite, Verdict
 from knobs.finding import Finding
 from tuner.counting import counted
+from tuner.report.coverage import coverage_lines
 from tuner.report.findings import finding_lines
-from tuner.report.held import bound_lines, spread
+from tuner.report.held import Depth, bound_lines, spread
 
 NameOf = Callable[[LostWrite], str]
 """What a user calls a write."""
@@ -40,8 +41,10 @@ def as_json(
     recovery_ignores: Sequence[str],
     name_of: NameOf,
     replay: str,
+    depth: Depth | None = None,
 ) -> dict[str, Any]:
     """The `crash` document of the JSON contract."""
+    covered = evidence.coverage
     audit = evidence.recording.audit if evidence.recording.believable else None
     return {
         "schema": 1,
@@ -59,7 +62,9 @@ def as_json(
             **_summary(verdict.power_cut, name_of),
             "models": {name: _model(model) for name, model in verdict.models.items() if name != "cache"},
         },
+        "budget": {"states": depth.states, "time_s": depth.time_s} if depth else {},
         "states": [_state(state) for state in verdict.states],
+        "coverage": covered.as_json() if covered else {},
         "recovery_s_max": verdict.recovery_s_max,
         "audit": {
             "acks": audit.acks if audit else 0,
@@ -89,6 +94,7 @@ def as_text(
     recovery_ignores: Sequence[str],
     name_of: NameOf,
     replay: str,
+    depth: Depth | None = None,
 ) -> str:
     """The verdict for a person: what was judged, what was lost, what a HELD means, and what repeats it."""
     lines = _controls_lines(evidence.controls, verdict)
@@ -124,7 +130,8 @@ def as_text(
         lines.append(f"write log      not believed: {fault}")
     for note in evidence.recording.facts.notes:
         lines.append(f"write log      {note}")
-    lines.append(f"states         {spread(verdict.models)}")
+    lines.append(f"states         {spread(verdict.models, depth)}{_alike(verdict.states)}")
+    lines += coverage_lines(evidence.coverage) if evidence.coverage else []
     lines += _checked_lines(verdict.states)
     lines.append(f"recovery       at most {verdict.recovery_s_max:.2f} s")
     lines += finding_lines(findings)
@@ -186,6 +193,12 @@ def _crash_line(
         # What is wrong with them is told above, once.
         text += "; a control is wrong" if summary.unknown_why in of_controls else f"; {summary.unknown_why}"
     return text
+
+
+def _alike(states: Sequence[JudgedState]) -> str:
+    """How many states were not recovered by themselves, because another had their content."""
+    alike = sum(1 for state in states if state.same_as)
+    return f"; {alike} of them with the content of another" if alike else ""
 
 
 def _checked_lines(states: Sequence[JudgedState]) -> list[str]:
@@ -269,6 +282,7 @@ def _state(state: JudgedState) -> dict[str, Any]:
         "id": state.planned.id,
         "model": state.planned.model,
         "position": state.planned.position,
+        "same_as": state.same_as,
         "source": state.planned.source,
         "why": state.planned.why,
         "verdict": state.judgement.verdict.value,

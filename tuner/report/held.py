@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from crashlab.judging.evidence import ModelSummary
 from crashlab.states.double import DOUBLE
@@ -11,11 +12,26 @@ BOUND_STATES_MIN = 5
 """Uniform states of a model below which the 95 % bound, 1 - 0.05 ** (1 / n), is over 45 %."""
 
 
-def spread(models: Mapping[str, ModelSummary]) -> str:
-    """How many states were judged, and of which models: `8 judged: cache 2, synced 6`."""
+@dataclass(frozen=True)
+class Depth:
+    """How many crash states were asked for, and for how many seconds (None: without that limit), and how many
+    the models' shares come to."""
+
+    states: int | None
+    time_s: float | None
+    planned: int
+
+
+def spread(models: Mapping[str, ModelSummary], depth: Depth | None = None) -> str:
+    """How many states were judged, and of which models: `8 judged: cache 2, synced 6`; where their time was
+    limited, also of how many that were wanted: `8 of 30 judged in 5 s`."""
     total = sum(model.states for model in models.values())
     shares = ", ".join(f"{name} {model.states}" for name, model in models.items())
-    return f"{total} judged" + (f": {shares}" if shares else "")
+    of = within = ""
+    if depth is not None and depth.time_s is not None:
+        of = "" if depth.states is None else f" of {depth.planned}"
+        within = f" in {depth.time_s:g} s"
+    return f"{total}{of} judged{within}" + (f": {shares}" if shares else "")
 
 
 def bound_lines(models: Mapping[str, ModelSummary], *, held: bool) -> list[str]:

@@ -131,7 +131,7 @@ def repeat_command(request: Request, folder: Path, winner: Winner) -> str:
     ]
     words += ["--contract", str(request.contract), "--clients", str(request.clients)]
     words += request.options
-    words += ["--states", str(winner.asked_states), "--time", f"{winner.plan.measure.measure_s!r}s"]
+    words += ["--states", str(winner.asked_states), "--measure", f"{winner.plan.measure.measure_s!r}s"]
     words += ["--operations", str(winner.plan.record.operations), "--seed", str(winner.seed)]
     return shlex.join(words)
 
