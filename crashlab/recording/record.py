@@ -111,13 +111,7 @@ def _record_into(subject: Subject, staging: Staging, recorder: Recorder, plan: R
         canary = recorder.run_canary(root, places.log, places.ledger)
         canary_position = ledger.position
         launch = _launched(subject, plan).launch(folder).at(root / DATABASE_FOLDER)
-        run_plan = Plan(
-            threads=subject.threads,
-            seed=seed,
-            operations=plan.operations,
-            target_per_s=plan.target_per_s,
-            provoke=plan.provoke,
-        )
+        run_plan = _run_plan(subject, plan, seed)
         environment = _environment(subject, recorder, plan, root, places)
         with (
             FaultSwitch(places.log) as switch,
@@ -167,13 +161,31 @@ def _record_into(subject: Subject, staging: Staging, recorder: Recorder, plan: R
         unlike += stage.settle()
         pids = tuple(process.pid for process in killed.processes)
         witness = Witness(root, canary, pids, None if sample is None else SyncCount(*sample))
-        recording = Recording(folder, reader)
-        found = [*unlike, *belief.faults(recording, recorder, witness)]
-        facts = replace(facts, notes=(*facts.notes, *belief.notes(recording, witness.syncs)))
+        facts = _checked(facts, Recording(folder, reader), recorder, witness, unlike)
         if subject.engine.stamps_in_server:
             # Only now: what recovery changes is not what the run left.
             _save_owners(subject, launch, root.parent, folder)
-        replace(facts, faults=tuple(found)).save(folder)
+        facts.save(folder)
+
+
+def _checked(
+    facts: Facts, recording: Recording, recorder: Recorder, witness: Witness, unlike: Sequence[str]
+) -> Facts:
+    """The facts, with every reason not to believe the log, and what is worth saying of one that is
+    believed."""
+    found = [*unlike, *belief.faults(recording, recorder, witness)]
+    noted = belief.notes(recording, witness.syncs)
+    return replace(facts, faults=tuple(found), notes=(*facts.notes, *noted))
+
+
+def _run_plan(subject: Subject, plan: RecordPlan, seed: int) -> Plan:
+    return Plan(
+        threads=subject.threads,
+        seed=seed,
+        operations=plan.operations,
+        target_per_s=plan.target_per_s,
+        provoke=plan.provoke,
+    )
 
 
 def _launched(subject: Subject, plan: RecordPlan) -> Subject:

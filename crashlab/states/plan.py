@@ -104,7 +104,7 @@ def plan_models(view: RunView, shares: Mapping[str, int], seed: int) -> Iterator
     each model, then each as often as its share says."""
 
     def by_share(number: int, model: str) -> Iterator[tuple[float, int, PlannedState]]:
-        share = shares[model]
+        share = max(shares[model], _least(view))
         for taken, state in enumerate(islice(plan_model(view, model, seed), share)):
             yield taken / share, number, state
 
@@ -115,20 +115,26 @@ def plan_models(view: RunView, shares: Mapping[str, int], seed: int) -> Iterator
 
 
 def plan_states(view: RunView, model: str, states: int, seed: int) -> list[PlannedState]:
-    """The first ``states`` of one model."""
-    return list(islice(plan_model(view, model, seed), states))
+    """The first ``states`` of one model, where a fault shows what it has done in any case."""
+    return list(islice(plan_model(view, model, seed), max(states, _least(view))))
+
+
+def _least(view: RunView) -> int:
+    """How many states of each model a run is made into at least: where a fault shows, and the end of the
+    run."""
+    return len(view.fault_moments) + 1 if view.fault_moments else 0
 
 
 def plan_model(view: RunView, model: str, seed: int) -> Iterator[PlannedState]:
     """The states of one model, best first, until the run has no other position."""
     turns = _turns(model)
     # What a fault has done shows where it is looked for, and the end of the run is one such place.
-    first: list[Source] = ["fault"] * (len(view.fault_moments) + 1) if view.fault_moments else []
+    first: list[Source] = ["fault"] * _least(view)
     first += turns.first
     places = {source: _places(view, model, source, seed) for source in (*first, *turns.then)}
     taken: set[int] = set()
     for source in chain(first, cycle(turns.then)):
-        if not places:
+        if places.keys() <= {"fault"}:
             return
         if source not in places:
             continue
