@@ -9,8 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from engines.scratch import sweep
+
+# How long an example takes says something of the machine, and nothing of the property.
+settings.register_profile("duratune", deadline=None)
+settings.load_profile("duratune")
 
 SEED_HELP = "seed of everything random in the tests; default: a new one, printed at the top"
 
