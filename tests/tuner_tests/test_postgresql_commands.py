@@ -246,7 +246,7 @@ def test_a_script_of_the_users_is_told_what_was_added(room: Room) -> None:
     assert ended.code == 0, ended
     assert (
         "wrapped in BEGIN and END, with a rider insert" in ended.out
-        and "checked        7 states" in ended.out
+        and "checked        8 states" in ended.out
     )
     (room.folder / "fails.sql").write_text("INSERT INTO nothing VALUES (1);\n")
     failed = room.run(
