@@ -70,7 +70,12 @@ ROWS = (
         _HELDS,
         torn_log=tuple(
             f"recover: Corruption: {what}"
-            for what in ("error reading trailing data", "truncated record body", "checksum mismatch")
+            for what in (
+                "error reading trailing data",
+                "truncated header",
+                "truncated record body",
+                "checksum mismatch",
+            )
         ),
     ),
 )
