@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from engines.host import mounts, mounts_below
+from engines.host import file_system, mounts_below
 from knobs.errors import MachineLacks, Undecided
 
 LOOP_CONTROL = Path("/dev/loop-control")
@@ -109,9 +109,9 @@ def mount(device: Path, at: Path, kind: str, options: str = "") -> None:
     if said is not None:
         words = said.removeprefix("mount: ").removeprefix(f"{at}: ").partition(" dmesg(1)")[0]
         raise Undecided(f"{kind} cannot be mounted: {words.replace(f' on {device}', '')}", where=str(at))
-    found = [each for each in mounts() if each.mount_point == at.resolve()]
+    found = file_system(at)
     # A mount that failed silently would let everything land on the disk below, where every cut passes.
-    if not found or found[-1].type != kind:
+    if (found.type, found.mount_point) != (kind, at.resolve()):
         raise Undecided(f"no {kind} is mounted here", where=str(at))
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from crashlab.block.canary import DiskCanary
 from crashlab.block.disk_log import BASE_NAME, LOG_NAME, log_faults
 from crashlab.block.file_system import FILE_SYSTEMS
 from crashlab.block.virtual_disk import VirtualDisk, make_base
@@ -31,6 +32,7 @@ class DiskStage:
         self._stack = stack
         self.file_system = file_system
         self.root = disk.mount_point
+        self._canary = DiskCanary.run(self.root, staging.places.ledger)
 
     def unblock(self) -> None:
         """A disk whose log is full answers no more: its server is ended, and what waits gets an error."""
@@ -46,6 +48,11 @@ class DiskStage:
         faults = log_faults(self._staging.folder, self._disk.content, self._staging.places.shared)
         if is_full:
             faults.append("the disk's write log was full, and the disk was cut off from then on")
+        # With mount options of the user's own, as `sync`, more may be durable than was asked for. The
+        # controls have none, and so are held to it in every session.
+        if not faults and self.file_system in FILE_SYSTEMS:
+            places = self._staging.places
+            faults += self._canary.faults(self._staging.folder, self.file_system, places.live)
         self._stack.enter_context(self._disk.at_rest())
         return faults
 

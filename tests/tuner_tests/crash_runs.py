@@ -17,6 +17,8 @@ from tests.tuner_tests.program import PROGRAM, Ended
 SHARED_MEMORY = Path("/dev/shm")
 SECONDS_MAX = 900.0
 MARKER = ".duratune-scratch"
+QUICK = ("--states", "9", "--measure", "0.3", "--operations", "1000", "--scale", "2")
+"""A crash run that takes a few seconds."""
 
 
 def _prepare(before: Callable[[], None] | None) -> None:
@@ -93,3 +95,19 @@ class Room:
         while self.processes() and time.monotonic() < ends_s:
             time.sleep(0.05)
         return self.left_behind()
+
+
+def refused(room: Room, *arguments: str, code: int = 2) -> dict[str, str]:
+    """The error of a crash command that must fail; it leaves no results folder."""
+    before = sorted(room.folder.rglob("*"))
+    ended = room.run("crash", "rocksdb", *arguments, "--json")
+    assert ended.code == code, ended
+    document = ended.document
+    verdict = {"verdict": "UNKNOWN"} if code == 4 else {}
+    assert document == {"schema": 1, "error": document["error"], **verdict}
+    error: dict[str, str] = document["error"]
+    assert set(error) == {"code", "what", "where", "hint"}
+    after = [path for path in sorted(room.folder.rglob("*")) if path != room.folder / "results"]
+    assert after == before
+    assert "Traceback" not in ended.err
+    return error

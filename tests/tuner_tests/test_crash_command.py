@@ -21,15 +21,13 @@ from engines.host import mounts_below
 from engines.rocksdb.engine import CONTROLS, RocksdbEngine
 from knobs.errors import InvalidInput
 from tests.crashlab_tests.block_tests.disks import KINDS, loop_devices, need_disks
-from tests.tuner_tests.crash_runs import Room
-from tests.tuner_tests.interruptions import BLOCK_RUN_S, SIGNALS, interrupted
+from tests.tuner_tests.crash_runs import QUICK, Room, refused
+from tests.tuner_tests.interruptions import BLOCK_RUN_S, interrupted
 from tests.tuner_tests.program import Ended
 from tests.tuner_tests.requests import request_of
-from tuner.commands.crash import _refuse_without_control, parse_any_state, parse_state
+from tuner.commands.crash import _refuse_without_control, parse_state
 
 pytestmark = pytest.mark.slow
-
-QUICK = ("--states", "9", "--measure", "0.3", "--operations", "1000", "--scale", "2")
 
 
 @pytest.fixture
@@ -38,22 +36,6 @@ def room(tmp_path: Path) -> Iterator[Room]:
     room = Room.make(tmp_path)
     yield room
     assert room.left_behind() == []
-
-
-def refused(room: Room, *arguments: str, code: int = 2) -> dict[str, str]:
-    """The error of a crash command that must fail; it leaves no results folder."""
-    before = sorted(room.folder.rglob("*"))
-    ended = room.run("crash", "rocksdb", *arguments, "--json")
-    assert ended.code == code, ended
-    document = ended.document
-    verdict = {"verdict": "UNKNOWN"} if code == 4 else {}
-    assert document == {"schema": 1, "error": document["error"], **verdict}
-    error: dict[str, str] = document["error"]
-    assert set(error) == {"code", "what", "where", "hint"}
-    after = [path for path in sorted(room.folder.rglob("*")) if path != room.folder / "results"]
-    assert after == before
-    assert "Traceback" not in ended.err
-    return error
 
 
 # Verdicts.
@@ -194,99 +176,6 @@ def test_a_replay_without_its_run_is_refused(room: Room) -> None:
     assert "no recording" in refused(room, "--replay", "cache@1#1", "--study", "study")["what"]
 
 
-# Double crashes.
-
-SYNCED = ("--contract", "strict", "--set", "sync=true")
-MANY = ("--states", "20", *QUICK[2:])
-
-
-@pytest.fixture(scope="module")
-def held(tmp_path_factory: pytest.TempPathFactory, seed: int) -> tuple[Room, Ended]:
-    room = Room.make(tmp_path_factory.mktemp("held"))
-    return room, room.run("crash", "rocksdb", *SYNCED, "--seed", str(seed), *MANY, "--json")
-
-
-def test_a_tenth_of_the_states_is_double_and_has_its_controls(held: tuple[Room, Ended]) -> None:
-    room, ended = held
-    assert ended.code == 0, ended
-    document = ended.document
-    doubles = [state for state in document["states"] if ">" in state["id"]]
-    assert len(doubles) == document["power_cut"]["models"]["double"]["states"] == 2
-    for state in doubles:
-        assert state["model"].count(">") == 1 and state["source"] == "recovery"
-        assert (state["verdict"], state["lost"]) == ("HELD", 0)
-        assert state["acks"] > 0 and state["checks"]
-    for kind in ("lossy", "honest"):
-        control = document["controls"][f"double.{kind}"]
-        assert control["wanted"] == control["got"]
-    kept = room.folder / document["study"] / "recording" / "again"
-    assert {path.name for path in kept.iterdir()} == {state["id"].partition(">")[0] for state in doubles}
-    assert room.left_behind() == []
-
-
-def test_a_double_state_is_replayed(held: tuple[Room, Ended]) -> None:
-    room, ended = held
-    document = ended.document
-    where = ("crash", "rocksdb", "--study", document["study"], "--replay")
-    (state, *_) = [state for state in document["states"] if ">" in state["id"]]
-    before = sorted(room.folder.rglob("*"))
-    again = room.run(*where, state["id"], "--json")
-    assert (again.code, again.document["verdict"]) == (0, "HELD")
-    assert (again.document["acks"], again.document["state"]) == (state["acks"], state["id"])
-    assert again.document["provenance"]["models"] == ["double"]
-    first, _, second = state["id"].partition(">")
-    model, _, seed = second.replace("@", "#").split("#")
-    for wrong, told in (
-        (f"{first}>{model}@999999#{seed}", "lies at the positions"),
-        (f"{first}>{model}@0#{seed}", "lies at the positions"),
-        (f"{first}0>{second}", "no recovery from"),
-        (f"cache@0#1>{second}", "the load of this run lies at the positions"),
-        (f"{state['id']}>{second}", "is no crash state"),
-        (f"{first}>", "is no crash state"),
-    ):
-        refused = room.run(*where, wrong, "--json")
-        assert refused.code == 2, wrong
-        assert told in refused.document["error"]["what"]
-    changed = room.run(*where, state["id"], "--no-double", "--json")
-    assert (changed.code, "--no-double cannot change" in changed.document["error"]["what"]) == (2, True)
-    assert sorted(room.folder.rglob("*")) == before
-    assert room.left_behind() == []
-
-
-def test_double_states_can_be_left_out(room: Room, seed: int) -> None:
-    ended = room.run("crash", "rocksdb", *SYNCED, "--seed", str(seed), *MANY, "--no-double", "--json")
-    assert ended.code == 0
-    assert not any(">" in state["id"] for state in ended.document["states"])
-    assert not any(name.startswith("double") for name in ended.document["controls"])
-    assert "double" not in ended.document["power_cut"]["models"]
-    assert list(room.folder.glob("results/*/recording/again")) == []
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_an_interruption_while_recoveries_are_recorded_leaves_nothing_behind(
-    room: Room, number: signal.Signals
-) -> None:
-    with room.start("crash", "rocksdb", *SYNCED, *MANY[:1], "200", *MANY[2:]) as process:
-        assert process.stderr is not None
-        for line in process.stderr:
-            if "crashing recoveries" in line:
-                break
-        os.kill(process.pid, number)
-        process.communicate(timeout=60.0)
-    assert process.returncode == SIGNALS[number]
-    if number is signal.SIGKILL:
-        room.await_quiet(5.0)
-        assert room.processes() == []
-        swept = room.run("doctor", "--clean", "--json")
-        assert swept.code in (0, 3), swept.err
-
-
-def test_a_state_may_be_two_joined() -> None:
-    state = parse_any_state("torn@81234#5>synced@97#6")
-    assert (state.id, state.model) == ("torn@81234#5>synced@97#6", "torn>synced")
-    assert parse_any_state("cache@7#1") == parse_state("cache@7#1")
-
-
 def test_text_for_a_person(room: Room, seed: int) -> None:
     lossy = ("--set", "manual_wal_flush=true", "--set", "WriteOptions.sync=false")
     ended = room.run("crash", "rocksdb", *lossy, "--seed", str(seed), *QUICK)
@@ -298,50 +187,6 @@ def test_text_for_a_person(room: Room, seed: int) -> None:
         assert part in crash
     assert "verdict        BROKEN lost-ack" in lines
     assert lines[-1].startswith("repeat         duratune crash rocksdb --study ")
-
-
-# Faults.
-
-
-def test_a_fault_is_told_with_where_it_struck_and_replayed(room: Room, seed: int) -> None:
-    """RocksDB takes no more writes behind a log that it could not sync."""
-    words = ("--set", "WriteOptions.sync=true", "--contract", "strict", "--fault", "fsync-eio@30:wal")
-    ended = room.run("crash", "rocksdb", *words, *QUICK, "--seed", str(seed), "--json")
-    assert ended.code == 0, ended
-    document = ended.document
-    fault = document["fault"]
-    assert (fault["asked"], fault["call"], fault["role"]) == ("fsync-eio@30:wal", "fdatasync", "wal")
-    assert re.fullmatch(r"db/\d+\.log", fault["file"]) and fault["position"] > 0 and fault["after_ms"] > 0
-    planned = {state["position"] for state in document["states"] if state["source"] == "fault"}
-    assert planned and min(planned) > fault["position"]
-    assert all(control["wanted"] == control["got"] for control in document["controls"].values())
-    again = room.run(*shlex.split(document["replay"])[1:], "--json")
-    assert (again.code, again.document["fault"]) == (0, fault)
-    told = room.run(*shlex.split(document["replay"])[1:])
-    assert (
-        f"fault          fsync-eio@30:wal: fdatasync of {fault['file']} (wal) failed at position" in told.out
-    )
-    changed = room.run(*shlex.split(document["replay"])[1:], "--fault", "enospc@1", "--json")
-    assert changed.code == 2 and "--fault cannot change a run" in changed.document["error"]["what"]
-
-
-def test_a_fault_that_is_never_reached_is_unknown(room: Room) -> None:
-    error = refused(room, *QUICK, "--fault", "fsync-eio@1000000:table", code=4)
-    assert "was never reached: the load made" in error["what"] and "syncs of table files" in error["what"]
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("--fault", "fsync-eio"), "'fsync-eio' is no fault"),
-        (("--fault", "fsync-eio@0"), "there is no sync number 0"),
-        (("--fault", "enospc@1:relation"), "no role of a recorded file of rocksdb"),
-        (("--fault", "enospc@1", "--contract", "bounded:500ms"), "a fault is not judged under bounded:500ms"),
-    ],
-)
-def test_a_fault_that_cannot_be_is_refused(room: Room, words: tuple[str, ...], said: str) -> None:
-    error = refused(room, *words)
-    assert said in error["what"] and error["where"] == "--fault" and error["hint"]
 
 
 # Bad input.
