@@ -182,8 +182,8 @@ def _syncs(recovery: Logged) -> list[Moment]:
                 continue
             covered = sum(
                 written_bytes(change)
-                for change, is_durable in changes_before(file, recovery.horizons, sync.end, sync.end)
-                if change.kind is Kind.WRITE and not is_durable
+                for change, durable in changes_before(file, recovery.horizons, sync.end, sync.end)
+                if change.kind is Kind.WRITE and durable is None
             )
             if covered:
                 why = f"before a sync of {recovery.role_of(sync)} covers {covered} bytes"
